@@ -72,8 +72,11 @@ def folded(groups: ContextGroups, frame: pl.DataFrame, log: us.Log, pi: Array, *
     """The groups after a log that comes in batches."""
     for start, stop in itertools.pairwise([0, *cuts, len(log)]):
         codes = groups.codes(ENCODER, ENCODER.encode(frame[start:stop]))
-        ratios = np.full(stop - start, LARGEST)
-        groups = groups.after(codes, log[start:stop], pi[start:stop], ratios)
+        part, ratios = log[start:stop], np.full(stop - start, LARGEST)
+        columns = None
+        if part.propensities is not None:
+            columns = WeightedRounds(pi[start:stop], part.propensities, part.rewards, ratios)
+        groups = groups.after(codes, part.actions, columns)
     return groups
 
 
@@ -137,8 +140,8 @@ def test_with_many_actions_groups_have_no_more_counts_than_allowed(
     assert len({key.columns for key in fitted.keys}) == columns
     assert len(fitted.keys) * n_actions <= MOST_COUNTS
     codes = fitted.codes(encoder, encoder.encode(frame))
-    log = us.Log(np.zeros(900, dtype=int), np.full(900, 0.5), np.full(900, 0.5))
-    after = fitted.after(codes, log, np.full(900, 0.5), np.ones(900))
+    half, actions = np.full(900, 0.5), np.zeros(900, dtype=np.int64)
+    after = fitted.after(codes, actions, WeightedRounds(half, half, half, np.ones(900)))
     assert after.fits(900, encoder)
 
 
@@ -274,8 +277,8 @@ def test_certain_policies_with_few_plays_are_found() -> None:
     codes = groups.codes(ENCODER, ENCODER.encode(frame))
     for few, found in ((FEW - 1, True), (FEW, False)):
         actions = np.array([1] * few + [0] * (n - few))
-        log = us.Log(actions, np.zeros(n), np.full(n, 0.5))
-        after = groups.after(codes, log, np.full(n, 0.5), np.ones(n))
+        half = np.full(n, 0.5)
+        after = groups.after(codes, actions, WeightedRounds(half, half, np.zeros(n), np.ones(n)))
         for share, certain in ((0.96875, True), (0.9375, False)):
             policy = np.tile([1 - share, share, 0.0], (n, 1))
             named = after.with_policies(codes, policy, 0.0).certain_and_few
@@ -316,6 +319,37 @@ def test_learning_in_two_runs_makes_the_groups_of_one(tmp_path: Path) -> None:
     for one, other in zip(whole.sums, second.sums, strict=True):
         assert {**one.as_data(), "policy": None} == {**other.as_data(), "policy": None}
     assert sum(one.rows for one in whole.sums) == 2 * 1_000  # a row is in a group of each column
+
+
+def test_guard_rejected_rows_count_in_their_groups(tmp_path: Path) -> None:
+    """All actions pay the same, and most rewards of 0 of one action are lost."""
+    options: dict[str, Any] = {**OPTIONS, "least_propensity": 0.5}
+    left_out = 0
+    for seed in range(10):
+        rng, log = np.random.default_rng(seed), rows_of(seed, 6_200)
+        log = log.with_columns(reward=(rng.random(len(log)) < 0.5).astype(float))
+        lost = (
+            (log["action"] == "b") & (log["reward"] == 0.0) & pl.Series(rng.random(len(log)) < 0.6)
+        )
+        dirty = log.with_columns(reward=pl.when(~lost).then("reward"))
+        whole = learn(dirty, **options).policy.study.groups
+        clean = learn(log.filter(~lost), **options).policy.study.groups
+        assert whole is not None
+        assert clean is not None
+        for sums, without in zip(whole.sums, clean.sums, strict=True):
+            if sums.rows:
+                found, wrong = sums.difference(0.95), without.difference(0.95)
+                assert found is not None
+                assert found.lower <= 0.0 <= found.upper
+                left_out += wrong is not None and wrong.lower > 0.0
+    assert left_out > 30
+    assert whole is not None
+    parts = learn(dirty[:3_000], **options, out=tmp_path)
+    assert parts.policy.study.groups is not None
+    again = learn(dirty[3_000:], resume=tmp_path / "policy.json").policy.study.groups
+    assert again is not None
+    for sums, other in zip(whole.sums, again.sums, strict=True):
+        assert {**sums.as_data(), "policy": None} == {**other.as_data(), "policy": None}
 
 
 def test_the_groups_of_a_column_have_the_gain_of_the_certificate() -> None:

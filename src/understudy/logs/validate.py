@@ -133,7 +133,7 @@ class Rejected:
 
     `rewards` are those of the rejected rows, 1 where a row has no usable one, which `has_reward`
     tells; `actions` their indices, −1 where a row has none; `propensities` are nan where a row has
-    no usable one, and None if the log has none.
+    no usable one, and None if the log has none. `contexts` are theirs, if contexts are read.
     """
 
     valid: Mask
@@ -141,6 +141,7 @@ class Rejected:
     rewards: Array
     has_reward: Mask
     propensities: Array | None
+    contexts: pl.DataFrame | None = None
 
     def after(self, rows: int) -> Rejected:
         """Drop the first valid rows and the rejected rows before and among them."""
@@ -148,7 +149,8 @@ class Rejected:
         skipped = int((~self.valid[:start]).sum())
         q = None if self.propensities is None else self.propensities[skipped:]
         columns = (self.actions[skipped:], self.rewards[skipped:], self.has_reward[skipped:], q)
-        return Rejected(self.valid[start:], *columns)
+        contexts = None if self.contexts is None else self.contexts[skipped:]
+        return Rejected(self.valid[start:], *columns, contexts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +206,11 @@ class ValidatedBatch:
         return self.quarantined[REASON].to_list()
 
     def contexts(self) -> pl.DataFrame:
-        return self.frame.select(name for name in self.frame.columns if name.startswith(CONTEXT))
+        return _contexts_of(self.frame)
+
+
+def _contexts_of(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(name for name in frame.columns if name.startswith(CONTEXT))
 
 
 def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
@@ -247,7 +253,14 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
         unit[valid],
         None if q is None else q[valid],
         _quarantined(file, rejected, batch_rules),
-        Rejected(valid, actions[~valid], unit[~valid], usable[~valid], rejected_q),
+        Rejected(
+            valid,
+            actions[~valid],
+            unit[~valid],
+            usable[~valid],
+            rejected_q,
+            _contexts_of(rejected),
+        ),
         None if table is None else table[valid],
     )
 

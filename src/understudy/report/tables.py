@@ -390,8 +390,8 @@ def contexts_note(report: Report) -> str:
     """A note: what the differences and the shares in groups of contexts are."""
     left = report.columns_left_out
     note = (
-        "The shares of the policy are those of the policy now. Rows of the warm-up and quarantined "
-        "rows are in no context."
+        "The shares of the policy are those of the policy now. Rows of the warm-up are in no "
+        "context; a quarantined row counts in its contexts with the worst that it may have been."
     )
     if left:
         note += f" {counted(left, 'more column')} {'is' if left == 1 else 'are'} not shown."

@@ -29,7 +29,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidSnapshot
 from understudy.logs.encoder import REMEDY, CategoryColumn, Encoder, NumberColumn
 from understudy.snapshots import as_data, fields_as_data, fields_from_data, from_data
-from understudy.types import Integers, Log, kernel_view, read_only
+from understudy.types import Integers, kernel_view, read_only
 
 MOST_COLUMNS = 8  # that a report shows, in the order in which they are named: each costs time
 # Counts of all groups, one for each action; their plays and shares take up to 3 MB of policy.json.
@@ -200,9 +200,18 @@ class GroupSums:
     def rows(self) -> int:
         return int(self.plays.sum())
 
+    @property
+    def is_used(self) -> bool:
+        """Whether it has any row, valid or rejected."""
+        return bool(self.rows or (self.evidence is not None and self.evidence.rounds))
+
     def after(self, actions: Integers, columns: WeightedRounds | None) -> GroupSums:
-        """The sums after more rows, given with columns if propensities are known."""
-        plays = read_only(self.plays + np.bincount(actions, minlength=len(self.plays)))
+        """The sums after more rows, given with columns if propensities are known.
+
+        The action of a rejected row is −1: it is no play, but it counts in the evidence.
+        """
+        played = actions[actions >= 0]
+        plays = read_only(self.plays + np.bincount(played, minlength=len(self.plays)))
         evidence = self.evidence
         if evidence is not None and columns is not None:
             evidence = evidence.after(BETS, columns)
@@ -216,7 +225,7 @@ class GroupSums:
         """
         if self.evidence is None or not self.rows:
             return None
-        n, (R, wR, w, *_) = self.evidence.rounds, self.evidence.totals.tolist()
+        (n, R, _), (_, wR, w, _) = self.evidence.usable.tolist(), self.evidence.totals.tolist()
         delta = (1.0 - confidence) / 2.0
         lower, upper = (_root(self.evidence, part, delta) for part in (GAIN, LOSS))
         return GainInterval((wR - R * w / n) / n, lower, -upper + 0.0)
@@ -252,7 +261,7 @@ def _root(evidence: Evidence, part: int, delta: float) -> float:
 
 
 def _fits(evidence: object, rows: int) -> bool:
-    return isinstance(evidence, Evidence) and evidence.fits(BETS) and evidence.rounds == rows
+    return isinstance(evidence, Evidence) and evidence.fits(BETS) and evidence.usable[0] == rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +326,11 @@ class ContextGroups:
             first += len(grouping.keys)
         return np.stack(found, axis=1) if found else np.zeros((len(contexts), 0), dtype=np.int64)
 
-    def after(self, codes: Integers, log: Log, probability: Array, ratios: Array) -> ContextGroups:
-        """The groups after more rows, with the policy's π_t(b_t) and W_t (`WeightedRounds`)."""
-        sums, q = list(self.sums), log.propensities
+    def after(
+        self, codes: Integers, actions: Integers, columns: WeightedRounds | None
+    ) -> ContextGroups:
+        """The groups after more rows, given with columns if propensities are known."""
+        sums = list(self.sums)
         if not len(codes):
             return self
         for groups in codes.T.astype(np.int16):  # short integers are sorted faster
@@ -328,11 +339,8 @@ class ContextGroups:
             stops = [*starts[1:].tolist(), len(order)]
             for group, start, stop in zip(present.tolist(), starts.tolist(), stops, strict=True):
                 rows = order[start:stop]
-                columns = None
-                if q is not None:
-                    own = probability[rows], q[rows], log.rewards[rows], ratios[rows]
-                    columns = WeightedRounds(*own)
-                sums[group] = sums[group].after(log.actions[rows], columns)
+                own = None if columns is None else WeightedRounds(*(one[rows] for one in columns))
+                sums[group] = sums[group].after(actions[rows], own)
         return dataclasses.replace(self, sums=tuple(sums))
 
     def with_policies(self, codes: Integers, known: Array, follows: float) -> ContextGroups:
@@ -378,7 +386,7 @@ class ContextGroups:
         return {
             "confidence": self.confidence,
             "groupings": fields_as_data(self.groupings),
-            "groups": [one.as_data() if one.rows else None for one in self.sums],
+            "groups": [one.as_data() if one.is_used else None for one in self.sums],
         }
 
     @staticmethod

@@ -475,6 +475,11 @@ def _learn(
             if study.groups is not None:
                 codes = study.groups.codes(contextual.encoder, encoded)
                 last_codes = last_rows(last_codes, codes)
+                if rest.rejected is not None and rest.rejected.contexts is not None:
+                    lost = contextual.encoder.encode(rest.rejected.contexts)
+                    own, codes = codes, np.empty((len(rest.rejected.valid), codes.shape[1]), int)
+                    codes[rest.rejected.valid] = own
+                    codes[~rest.rejected.valid] = study.groups.codes(contextual.encoder, lost)
             unexpected += contextual.encoder.unexpected_values(rest.contexts())
             if len(rest):
                 last = last_rows(last, x)

@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.behaviors import Behavior, Logged
+from understudy.behaviors import Behavior, Logged, propensities_of
 from understudy.certificates import Certificate, FixedPolicy
 from understudy.certificates.curves import Point, follow
-from understudy.certificates.evidence import RULES
+from understudy.certificates.evidence import RULES, WeightedRounds
 from understudy.certificates.targets import (
     Target,
     largest_ratio,
@@ -24,6 +24,7 @@ from understudy.certificates.targets import (
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.features import ContextFeatures
+from understudy.logs.schema import UNKNOWN
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.validate import Rejected, ValidatedBatch
 from understudy.protocols import Learner
@@ -52,21 +53,8 @@ class CertificatePath:
         self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
     ) -> CertificatePath:
         """The path after more rows, with the policy's probabilities of the logged actions."""
-        certificate = self.certificate
-        probability, ratios = self.columns(log, target, counts)
-        if rejected is not None:
-            behavior, most = certificate.behavior, math.inf
-            if self.may_center:
-                most = _ratio_of_rejected(target, log, behavior)
-            if not self.may_center or log.propensity_vectors is not None:
-                target = probability  # so that no w is known: w needs the W of usable rows
-            if certificate.centered:
-                ratios = among_all(ratios, rejected.valid, most)
-                log, probability = with_unusable(log, probability, rejected, behavior, target)
-            else:
-                log, probability = with_rejected(log, probability, rejected, behavior)
-                ratios = np.full(len(log), math.inf)
-        certificate, more = follow(certificate, log, probability, ratios)
+        columns = self.columns(log, target, counts, rejected)
+        certificate, more = follow(self.certificate, *columns)
         return replace(self, certificate=certificate, points=(*self.points, *more))
 
     @property
@@ -74,8 +62,27 @@ class CertificatePath:
         """Whether weights have a mean of 1, as centers need it."""
         return not (self.hindsight or self.partial)
 
-    def columns(self, log: Log, target: Target, counts: Integers) -> tuple[Array, Array]:
-        """π_t(b_t) and W_t of valid rows, before which actions were played so often."""
+    def columns(
+        self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
+    ) -> tuple[Log, Array, Array]:
+        """The log of all rows, π_t(b_t) and W_t; actions were played so often before."""
+        probability, ratios = self._columns_of_valid(log, target, counts)
+        if rejected is None:
+            return log, probability, ratios
+        certificate = self.certificate
+        behavior, most = certificate.behavior, math.inf
+        if self.may_center:
+            most = _ratio_of_rejected(target, log, behavior)
+        if not self.may_center or log.propensity_vectors is not None:
+            target = probability  # so that no w is known: w needs the W of usable rows
+        if certificate.centered:
+            ratios = among_all(ratios, rejected.valid, most)
+            return *with_unusable(log, probability, rejected, behavior, target), ratios
+        log, probability = with_rejected(log, probability, rejected, behavior)
+        return log, probability, np.full(len(log), math.inf)
+
+    def _columns_of_valid(self, log: Log, target: Target, counts: Integers) -> tuple[Array, Array]:
+        """π_t(b_t) and W_t of valid rows."""
         certificate = self.certificate
         probability = probabilities_under(target, log, certificate.n_actions)
         if self.hindsight:
@@ -194,17 +201,20 @@ class Study(Observed):
         """Learn from more rows, which carry propensities if the behavior is logged.
 
         Rejected rows among them are not learned from, but they count in the certificate. `codes`
-        are the rows' groups of contexts.
+        are the groups of contexts of all rows, also of these.
         """
         state, trace = self.learner.replay(self.state, self.learner.spec.visible(log))
         after = replace(self.observe(log, [trace], rejected), state=state)
         if self.groups is None or codes is None:
             return after
-        (curve,), known = self.curves, with_propensities(log, self.behavior)
-        probability, ratios = trace.probability, np.full(len(log), math.inf)
-        if curve is not None:
-            probability, ratios = curve.columns(log, trace, self.sums.counts)
-        return replace(after, groups=self.groups.after(codes, known, probability, ratios))
+        valid = np.ones(len(log), dtype=np.bool_) if rejected is None else rejected.valid
+        (curve,), plays = self.curves, among_all(log.actions, valid, UNKNOWN)
+        rounds = None
+        if curve is not None and self.behavior is not None:
+            every, probability, ratios = curve.columns(log, trace, self.sums.counts, rejected)
+            q = propensities_of(self.behavior, every)
+            rounds = WeightedRounds(probability, q, every.rewards, ratios)
+        return replace(after, groups=self.groups.after(codes, plays, rounds))
 
 
 def last_rows(last: NDArray[Number] | None, rows: NDArray[Number]) -> NDArray[Number]:
