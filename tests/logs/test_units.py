@@ -430,6 +430,7 @@ def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
         ({"unit": "user", "no_unit": True}, "pass one of the two"),
         ({"unit_rows": 3}, "name its column with --unit"),
         ({"unit": "user", "unit_rows": 0}, "it must be at least 1"),
+        ({"unit": "user", "unit_rows": 10**12}, "it must be at most 1000000"),
         ({"unit": "user", "id": "page"}, "leave it out"),
         ({"unit": "user", "unit_rows": 2, "reward_range": (1, 5)}, "a --reward-range with 0 in it"),
         ({"unit": "users"}, "it has no column 'users'"),
@@ -502,3 +503,17 @@ def test_one_row_for_each_unit_changes_nothing() -> None:
         us.logs.certify(log, B, unit="user id", **options),
         us.logs.certify(log, B, no_unit=True, **options),
     )
+
+
+def test_the_rows_of_a_unit_may_be_said_again_with_a_policy_of_units(tmp_path: Path) -> None:
+    log = sticky_log(3, users=300, rows=1_500)
+    first, later = log.filter(pl.col("user") % 2 == 0), log.filter(pl.col("user") % 2 == 1)
+    learned = us.logs.learn(first, unit="user", unit_rows=5, out=tmp_path)
+    judged = us.logs.certify(later, learned, unit_rows=5)
+    assert judged.intake.units is not None
+    assert judged.intake.units.most_rows == 5
+    again = us.logs.learn(later, resume=tmp_path / "policy.json", unit_rows=5)
+    assert again.policy.settings.unit_rows == 5
+    for command in (us.logs.certify, us.logs.coverage):
+        with pytest.raises(us.errors.InvalidArgument, match="name its column with --unit"):
+            command(log, {"a": 0.5, "b": 0.5}, unit_rows=5)

@@ -677,3 +677,34 @@ def test_a_certificate_that_looked_for_no_sticky_column_says_what_it_assumes() -
     assert FRESH_DRAWS not in found.report.assumptions
     units = us.logs.certify(log, {"a": 0.1, "b": 0.9}, unit="user")
     assert FRESH_DRAWS not in units.report.assumptions
+
+
+def test_sentences_count_units_as_units() -> None:
+    log = sticky_log(3, users=400, rows=4_000, gain=0.3)
+    judged = us.logs.certify(log, {"a": 0.4, "b": 0.6}, unit="user", behavior={"a": 0.5, "b": 0.5})
+    learned = us.logs.learn(log, unit="user", actions=["a", "b"], least_propensity=0.5)
+    covered = us.logs.coverage(log, unit="user")
+    for report in (judged.report, learned.report, covered.report):
+        own = [report.verdict, *(row.words for row in report.candidates)]
+        assert not [text for text in own if re.search(r"\brows?\b", text)], own
+    assert "per unit" in judged.report.verdict
+    assert covered.report.verdict.startswith("400 units of 2 actions")
+
+
+def test_a_bound_that_no_certificate_could_use_is_named() -> None:
+    log = sticky_log(3, users=400, rows=400).drop("user")
+    for found in (
+        us.logs.learn(log, least_propensity=0.5),
+        us.logs.coverage(log, least_propensity=0.5),
+    ):
+        (warning,) = [text for text in found.warnings if "had no effect" in text]
+        assert warning.startswith("The declared least propensity had no effect")
+        assert "pass --actions FILE" in warning
+    options: Any = {"least_propensity": 0.5, "actions": ["a", "b"]}
+    for other in (
+        us.logs.learn(log, **options),
+        us.logs.coverage(log, **options),
+        us.logs.certify(log, {"a": 0.4, "b": 0.6}, least_propensity=0.5),
+        us.logs.coverage(log),
+    ):
+        assert not [text for text in other.warnings if "had no effect" in text]

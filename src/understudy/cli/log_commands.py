@@ -28,7 +28,7 @@ CLICK_TYPES: dict[str, dict[str, Any]] = {  # by the kind of a declared option
     "file": {"type": FILE},
     "number": {"type": float},
     "range": {"type": float, "nargs": 2},
-    "count": {"type": click.IntRange(min=1)},
+    "count": {"type": int},
     "flag": {"is_flag": True, "default": None},
 }
 

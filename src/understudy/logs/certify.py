@@ -79,6 +79,7 @@ def certify(
     if learned is not None:
         checked = checked.with_defaults_of(learned.settings)
         refuse_used_units([target], checked)
+    checked.refuse_rows_without_unit()
     passed = LogInput.of(log, checked.format)
     if folder is not None:
         passed.refuse_folder(folder)

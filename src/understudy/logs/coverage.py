@@ -62,6 +62,7 @@ def coverage(
     several: Any = [policies] if single else policies
     targets = [_fixed_target(policy) for policy in several]
     checked = Options.of(**options)
+    checked.refuse_rows_without_unit()
     refuse_used_units(targets, checked)
     passed = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(passed.sources)

@@ -55,6 +55,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         declared=Assumption.DECLARED_ACTIONS not in policy.settings.unmet,
         sticky=None if policy.settings.no_unit else policy.sticky,
         units=None if policy.units is None else policy.units.counts,
+        by_unit=policy.settings.columns.unit is not None,
     )
     if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:
         return coverage.without_propensities()
@@ -106,6 +107,8 @@ def learn(
             reason = "--resume goes on from a policy, and does not begin again"
             remedy = f"leave out --{name}, or --resume to begin again"
             raise InvalidArgument(name, value, reason, remedy)
+    if resume is None:
+        checked.refuse_rows_without_unit()
     if out is not None:
         refuse_unsaveable(checked.learner)
     passed = LogInput.of(log, checked.format)

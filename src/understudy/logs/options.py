@@ -63,7 +63,8 @@ WARMUP_REMEDY = (
     "pass the share of the rows for the warm-up, such as 0.1, or their number, such as 1000"
 )
 WARMUP_SHARE = number(0.0, 0.9, WARMUP_REMEDY, above=True)
-UNIT_ROWS = integer(1, "pass the largest number of rows of a unit that count, such as 10")
+# Of a unit: divided by more, every reward would be next to nothing.
+UNIT_ROWS = integer(1, "pass the largest number of rows of a unit that count, such as 10", 10**6)
 NO_UNIT = Verbatim("no unit")
 WARMUP_ROWS = integer(1, WARMUP_REMEDY, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
@@ -347,6 +348,14 @@ class Options:
             return frozenset(self.actions.keys)
         return frozenset(label_key(label) for label in self.probabilities or ())
 
+    def refuse_rows_without_unit(self) -> None:
+        """Raise `InvalidArgument` if rows of a unit are counted, and there is no unit."""
+        if self.unit_rows is not None and self.columns.get("unit") is None:
+            reason = "it counts the rows of a unit, and no unit is named"
+            raise InvalidArgument(
+                "unit_rows", self.unit_rows, reason, "name its column with --unit"
+            )
+
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
         if self.no_unit and settings.columns.unit is not None:
@@ -445,15 +454,12 @@ def _column(role: str, name: Any) -> str | None:
 
 def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
     """Raise `InvalidArgument` if options about units contradict each other."""
-    unit, most_rows = passed.get("unit"), passed.get("unit_rows")
+    unit = passed.get("unit")
     if unit is not None and passed.get("no_unit"):
         reason = "it names the unit of a draw, and no_unit says that every row is one"
         raise InvalidArgument("unit", unit, reason, "pass one of the two")
     _check_ids(passed)
-    if unit is None and most_rows is not None:
-        reason = "it counts the rows of a unit, and no unit is named"
-        raise InvalidArgument("unit_rows", most_rows, reason, "name its column with --unit")
-    _check_unit_rows(most_rows, scale)
+    _check_unit_rows(passed.get("unit_rows"), scale)
 
 
 def _check_ids(columns: Mapping[str, Any]) -> None:

@@ -68,7 +68,9 @@ class Result(ABC):
     @property
     def warnings(self) -> list[str]:
         """Warnings about the log and the result, in sentences."""
-        return []
+        from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
+
+        return list(findings.bound_warnings(self))
 
     @abstractmethod
     def plot(self) -> Figure:

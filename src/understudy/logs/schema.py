@@ -58,7 +58,7 @@ ESTIMATED: PropensitySource = "estimated"  # action frequencies
 
 
 class WeightBound(StrEnum):
-    """What tells the largest importance weight of a row before its action: it centers bets."""
+    """The source of the bound on a row's weight, known before its action: it centers bets."""
 
     BEHAVIOR = "behavior"
     VECTORS = "propensity vectors"

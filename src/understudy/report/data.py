@@ -275,7 +275,7 @@ def _report_certified(result: CertifyResult) -> Report:
         (_noun(result), count(result.certified.certificate.rounds)),
         *_certificate_facts(result.certified, result.coverage, result.name, "On this log"),
     ]
-    by_unit = result.coverage.units is not None
+    by_unit = result.coverage.by_unit
     own = "rows or units" if by_unit else "rows"
     assumptions = [f"the policy was neither learned from {own} of this log nor chosen by them"]
     if result.kind == ESTIMATED:
@@ -304,7 +304,7 @@ def _report_coverage(result: CoverageResult) -> Report:
         facts.append(("Bound on the weights of a row", words.weight_bound(bound)))
     return Report(
         title="What this log can say",
-        verdict=f"{counted(coverage.rows, 'row')} of {actions}.",
+        verdict=f"{counted(coverage.rows, words.round_noun(coverage))} of {actions}.",
         facts=facts,
         **_log_fields(result),
     )
@@ -312,7 +312,7 @@ def _report_coverage(result: CoverageResult) -> Report:
 
 def _noun(result: Result) -> str:
     """What a row of the result is."""
-    return "Rows" if result.coverage.units is None else "Units"
+    return f"{words.round_noun(result.coverage).capitalize()}s"
 
 
 def curve_of(

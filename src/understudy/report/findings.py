@@ -38,10 +38,10 @@ from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.readers.units import UnitCounts
-from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.results import CertifyResult, LearnResult, Result
 from understudy.logs.rules import RejectReason, list_reasons, remedy_for, without_copies
 from understudy.logs.runs.study import Study
-from understudy.logs.schema import LOGGED, Label, short_label
+from understudy.logs.schema import LOGGED, Label, WeightBound, short_label
 
 NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
 CALIBRATIONS = {
@@ -207,8 +207,31 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
 # ------------------------------------------------------------------------------------- warnings
 
 
+UNUSED_BOUNDS = {
+    WeightBound.LEAST_PROPENSITY: "The declared least propensity",
+    WeightBound.VECTORS: "The propensities of all actions",
+}
+
+
+def bound_warnings(result: Result) -> Iterator[str]:
+    """A warning about a bound on weights that no certificate could use."""
+    who = UNUSED_BOUNDS.get(result.intake.weight_bound or WeightBound.UNKNOWN)
+    centered = [
+        bool(one.certificate.centered_rounds)
+        for one in result.coverage.verdicts
+        if one.certificate is not None
+    ]
+    if who is not None and centered and not any(centered):
+        yield (
+            f"{who} had no effect: certificates use it only if the actions were known before the "
+            "log, and rows have no eligible sets. If they were known, pass --actions FILE; usually "
+            "fewer rows are needed then."
+        )
+
+
 def learn_warnings(result: LearnResult) -> Iterator[str]:
     """Warnings about a learned policy."""
+    yield from bound_warnings(result)
     policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
     late = policy.study.learner.past_horizon(policy.study.state)
     if late:
@@ -236,6 +259,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
 
 def certify_warnings(result: CertifyResult) -> Iterator[str]:
     """Warnings about a certified policy."""
+    yield from bound_warnings(result)
     if result.strange is not None:
         known, shown = (list_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
         yield (

@@ -50,7 +50,6 @@ from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
-    RewardScale,
     WeightBound,
 )
 from understudy.logs.settings import (
@@ -199,23 +198,29 @@ def explain(verdict: Verdict, coverage: Coverage) -> str:
 
     The word for the decision itself stands before it (`MARKS`).
     """
-    certificate, needed, scale = verdict.certificate, verdict.sample_size, coverage.scale
+    certificate, needed = verdict.certificate, verdict.sample_size
     if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
-        return _explain_decision(verdict, certificate, scale)
+        return _explain_decision(verdict, certificate, coverage)
     if verdict.obstacle is not None:
         return explain_obstacle(
             verdict.obstacle, coverage.refused, coverage.repeated, coverage.sticky
         )
     assert needed is not None  # every unknown decision has an obstacle or a sample size
     if verdict.hidden:
-        return _explain_missing_overlap(verdict, needed, scale)
+        return _explain_missing_overlap(verdict, needed, coverage)
     if certificate is None:
         plays = rough_count(verdict.overlap.effective_sample_size)
         return (
-            f"The log covers this policy: {counted(verdict.rows, 'row')} say as much as about "
+            f"The log covers this policy: {counted(verdict.rows, round_noun(coverage))} say as "
+            "much as about "
             f"{plays} plays of its own. Certify it for a decision."
         )
-    return _explain_missing_data(verdict, certificate, needed, scale)
+    return _explain_missing_data(verdict, certificate, needed, coverage)
+
+
+def round_noun(coverage: Coverage) -> str:
+    """The word for a round of the log: each unit is one if the log has units."""
+    return "unit" if coverage.by_unit else "row"
 
 
 def headline(verdict: Verdict) -> str:
@@ -292,45 +297,47 @@ def explain_obstacle(
     return OBSTACLES[obstacle]
 
 
-def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> str:
+def _explain_decision(verdict: Verdict, certificate: Certificate, coverage: Coverage) -> str:
+    scale, row = coverage.scale, round_noun(coverage)
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
     if verdict.decision is PolicyDecision.WORSE and certificate.gain_upper is not None:
         most = most_gain(scale.gain(certificate.gain_upper / n))
-        return f"Estimated gain {estimated} per row; it is at most {most} with {sure}."
+        return f"Estimated gain {estimated} per {row}; it is at most {most} with {sure}."
     if verdict.decision is PolicyDecision.WORSE:
         production = certificate.least_production(verdict.earned)
         most, least = (number(scale.reward(x / n)) for x in (certificate.upper, production))
         return (
-            f"Estimated gain {estimated} per row. The policy earns at most {most} per row, "
+            f"Estimated gain {estimated} per {row}. The policy earns at most {most} per {row}, "
             f"production at least {least} ({sure})."
         )
     window = certificate.window
     assert window is not None  # a promotion has one
     least = least_gain(scale.gain(window.gain))
     at = certificate.promoted_at
-    when = f" A gain was first certain after row {count(at)}." if at else ""
+    when = f" A gain was first certain after {row} {count(at)}." if at else ""
     if window.start == 1:
-        return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
+        return f"The gain is at least {least} per {row} with {sure} (estimated {estimated}).{when}"
     return (
-        f"Since row {count(window.start)} the gain is at least {least} per row with {sure}; over "
-        f"all rows it is estimated at {estimated}.{when}"
+        f"Since {row} {count(window.start)} the gain is at least {least} per {row} with {sure}; "
+        f"over all {row}s it is estimated at {estimated}.{when}"
     )
 
 
 def _explain_missing_data(
-    verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: RewardScale
+    verdict: Verdict, certificate: Certificate, needed: SampleSize, coverage: Coverage
 ) -> str:
+    scale, row = coverage.scale, round_noun(coverage)
     if not needed.rows and not certificate.evidence.totals[0]:  # Σ R
         return "Every reward is the lowest there is, so policies do not differ in this log."
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
-    wanted = _wanted(needed, scale)
+    wanted = _wanted(needed, coverage)
     if math.isinf(needed.rows) and verdict.rejected:
         return (
-            f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
-            f"{counted(verdict.rows, 'row')} are quarantined, and count with the worst that they "
-            "may have been. Correct those rows."
+            f"No number of such {row}s would show {wanted}: {count(verdict.rejected)} of "
+            f"{counted(verdict.rows, row)} are quarantined, and count with the worst that they "
+            f"may have been. Correct those {row}s."
         )
     estimated = gain(scale.gain(verdict.estimated_gain))
     least = least_gain(scale.gain((certificate.gain or 0.0) / certificate.rounds))
@@ -339,8 +346,8 @@ def _explain_missing_data(
     if certificate.gain_upper is not None:
         most = most_gain(scale.gain(certificate.gain_upper / certificate.rounds))
         bounds = f"at least {least}, at most {most}, each with {sure}"
-    found = f"{_once_ahead(certificate)}Estimated gain {estimated} per row ({bounds})."
-    rows = _about_rows(needed.rows)
+    found = f"{_once_ahead(certificate, row)}Estimated gain {estimated} per {row} ({bounds})."
+    rows = _about_rows(needed.rows, row)
     if verdict.gain_is_estimated:
         return f"{found} {rows} like these would settle it."
     if needed.rows <= verdict.rows:
@@ -348,16 +355,17 @@ def _explain_missing_data(
     return f"{found} {rows} like these would show {wanted}."
 
 
-def _once_ahead(certificate: Certificate) -> str:
+def _once_ahead(certificate: Certificate, row: str) -> str:
     if not certificate.promoted:
         return ""
-    when = f" after row {count(certificate.promoted_at)}" if certificate.promoted_at else ""
-    return f"The policy was ahead of production{when}, but no gain is certain over all rows. "
+    when = f" after {row} {count(certificate.promoted_at)}" if certificate.promoted_at else ""
+    return f"The policy was ahead of production{when}, but no gain is certain over all {row}s. "
 
 
-def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
-    wanted, rows = _wanted(needed, scale), _about_rows(needed.rows)
-    what = "rare or impossible in these rows"
+def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, coverage: Coverage) -> str:
+    row = round_noun(coverage)
+    wanted, rows = _wanted(needed, coverage), _about_rows(needed.rows, row)
+    what = f"rare or impossible in these {row}s"
     if verdict.plays_unseen:
         what = "actions that the log never shows"
     if needed.rows > verdict.rows:
@@ -365,20 +373,21 @@ def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, scale: Reward
     else:
         explored = 100.0 * (needed.exploration or 0.0)
         step = (
-            f"If production followed the policy in about {explored:.2g} % of as many rows, "
+            f"If production followed the policy in about {explored:.2g} % of as many {row}s, "
             f"{wanted} would show."
         )
     return f"{percent(verdict.hidden)} of the policy's plays are {what}. {step}"
 
 
-def _wanted(needed: SampleSize, scale: RewardScale) -> str:
-    return f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row"
+def _wanted(needed: SampleSize, coverage: Coverage) -> str:
+    least = number(coverage.scale.gain(needed.gain), FEW_DIGITS)
+    return f"a gain of {least} per {round_noun(coverage)}"
 
 
-def _about_rows(rows: float) -> str:
+def _about_rows(rows: float, row: str) -> str:
     if rows >= COUNTLESS:
-        return "More than a quadrillion rows"
-    return f"About {rough_count(rows)} row{'' if round(rows) == 1 else 's'}"
+        return f"More than a quadrillion {row}s"
+    return f"About {rough_count(rows)} {row}{'' if round(rows) == 1 else 's'}"
 
 
 def describe_certificate(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
@@ -389,8 +398,9 @@ def describe_certificate(certified: Certified, coverage: Coverage, who: str, whe
     lower, upper, production = (number(scale.reward(x / n)) for x in totals)
     at_most = "at most " if n > coverage.rows else ""  # rejected rows may count with the highest
     earned = (
-        f"{when}, {who} would have earned at least {lower} and at most {upper} per row, with "
-        f"{sure} confidence in both together; production earned {at_most}{production}."
+        f"{when}, {who} would have earned at least {lower} and at most {upper} per "
+        f"{round_noun(coverage)}, with {sure} confidence in both together; production earned "
+        f"{at_most}{production}."
     )
     if certified.gain is None:
         return f"{earned} No gain is certified, since propensities were estimated."

@@ -193,8 +193,8 @@ class Coverage:
     `Calibration`. `rows` counts the valid rows, `refused` the others by reason. A `deterministic`
     production shows nothing of other actions. `repeated` is the finding about equal rows, None if
     they were not compared or are allowed, and `sticky` that about columns, None if they were not
-    examined. `units` counts the units, if each counts as one row. An `obstacle` is one to all
-    policies.
+    examined. `units` counts the units, if each counts as one row (`by_unit`) and they are known. An
+    `obstacle` is one to all policies.
     """
 
     table: pl.DataFrame
@@ -210,6 +210,7 @@ class Coverage:
     repeated: RepeatedRows | None = None
     sticky: StickyColumns | None = None
     units: UnitCounts | None = None
+    by_unit: bool = False
 
     @property
     def mean_reward(self) -> float:
@@ -242,6 +243,7 @@ def coverage_from(
     declared: bool = True,
     sticky: StickyColumns | None = None,
     units: UnitCounts | None = None,
+    by_unit: bool = False,
 ) -> Coverage:
     """The coverage of a log, and the verdicts about candidates, from its statistics.
 
@@ -258,6 +260,7 @@ def coverage_from(
         declared: whether the actions were known before the log was read.
         sticky: the finding about sticky columns; one prevents all decisions.
         units: the counts of units, if each counts as one row.
+        by_unit: whether each unit counts as one row, also where there are no counts of units.
     """
     logged = statistics.sums
     source: PropensitySource = ESTIMATED if np.isnan(logged.weights).all() else behavior
@@ -281,6 +284,7 @@ def coverage_from(
         repeated=repeated,
         sticky=sticky,
         units=units,
+        by_unit=by_unit or units is not None,
     )
     verdicts = [
         judge(candidate, certificate, sums, coverage, confidence)
