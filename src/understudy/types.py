@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -295,9 +296,9 @@ class Trace:
     `probability[t]` is π_t(A^B_t). `past_horizon` counts the rounds after the horizon that the
     learner was tuned for. `n_actions` is K.
 
-    With `inverse` v(a) = 1/q(a) of the learner's behavior, or v = 1 if that is None, π_t(a) v(a) is
-    at most `follows[t]` times production's plus `largest[t]`, for all actions a. Certificates
-    center their bets by it. `largest` is None if that is not known, `follows` if it is 0.
+    For every action a, π_t(a) v(a) is at most `largest[t]` + `follows[t]` π_B(a) v(a), where v is
+    `inverse`, 1/q of the learner's behavior, or 1 if that is None. Certificates center their bets
+    by it. `largest` is None if that is not known, `follows` if it is 0.
     """
 
     probability: Array
@@ -320,12 +321,12 @@ class Trace:
         probability, largest, follows = (
             None if column is None else column[rounds] for column in columns
         )
-        past = max(0, min(self.past_horizon, len(self)))
-        after = range(len(self) - past, len(self))  # the rounds past the horizon are the last
         own = range(len(self))[rounds]
+        ascending = own if own.step > 0 else own[::-1]
+        horizon = len(self) - self.past_horizon  # the rounds past the horizon are the last
         return Trace(
             probability,  # type: ignore[arg-type] # it is never None
-            sum(t in after for t in own) if past else 0,
+            len(own) - bisect_left(ascending, horizon),
             self.n_actions,
             largest,
             follows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -328,3 +329,13 @@ def test_features_of_any_number_of_rounds_are_estimated_in_stretches() -> None:
     state, _ = learner.replay(learner.init(), log)
     played = features[np.arange(n), log.actions]
     assert np.array_equal(state.thetas, played * log.rewards[:, np.newaxis])
+
+
+@pytest.mark.parametrize("past", [0, 2, 5])
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+def test_a_part_of_a_trace_counts_its_rounds_past_the_horizon(past: int, step: int) -> None:
+    trace = us.Trace(np.arange(5) / 10, past, 2)
+    for start, stop in itertools.product([None, 0, 1, 3, 4], [None, 0, 2, 4, 5]):
+        part = slice(start, stop, step)
+        wanted = sum(t >= 5 - past for t in range(5)[part])
+        assert trace[part].past_horizon == wanted

@@ -14,21 +14,6 @@ from tests.support import formulas
 from tests.support.strategies import quick, unit_numbers
 from understudy.kernels import certificates
 
-TIGHT = 1e-12  # relative: how far above the root the bound may be
-MOST_COUNTED = 2.0**53
-
-frequencies = st.one_of(
-    st.floats(0.0, 1.0, allow_subnormal=False),  # a share of at most 2⁵³ rounds is none
-    st.floats(-15.0, 0.0).map(lambda power: 10.0**power),
-    st.floats(-15.0, 0.0).map(lambda power: 1.0 - 10.0**power),
-    st.sampled_from([0.0, 1.0, 1e-15, 1e-200, 1.0 - 2.0**-53]),
-)
-counts = st.one_of(
-    st.floats(0.0, 53.0).map(lambda power: float(int(2.0**power))),
-    st.sampled_from([1.0, 2.0, MOST_COUNTED]),
-)
-budgets = st.floats(-1.0, 2.6).map(lambda power: 10.0**power)
-
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-8, 1.0, 1e8, 1e100])
 @pytest.mark.parametrize("x", [1e-100, 1e-3, 1.0, 1e100])

@@ -84,7 +84,7 @@ class UncenteredEvidence:
     ) -> UncenteredEvidence:
         """The evidence after more rounds; `counts` are the plays of each action after them."""
         sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
-        crossed = kernels.plain_bets.observe(
+        crossed = kernels.uncentered_bets.observe(
             bets.grids,
             len(bets.values),
             1.0 / bets.delta,
@@ -147,8 +147,8 @@ class UncenteredEvidence:
             (not counted or sum(self.counts.tolist()) == self.rounds)
             and bool((self.log_wealths()[: 2 * len(bets.values)] >= 0).all())
             and bool(self.totals[0] <= self.rounds)
-            and bool((self.products <= kernels.plain_bets.LARGEST_PRODUCT).all())
-            and bool(self.rounds % kernels.plain_bets.FACTORS or (self.products == 1.0).all())
+            and bool((self.products <= kernels.uncentered_bets.LARGEST_PRODUCT).all())
+            and bool(self.rounds % kernels.uncentered_bets.FACTORS or (self.products == 1.0).all())
             and self.crossed <= (0 if counted else self.rounds)
             and (bool(self.crossed) or bool(counted) or not self._crosses(bets))
         )

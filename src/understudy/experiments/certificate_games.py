@@ -182,7 +182,7 @@ def play_even(
     rewards = np.repeat(coins(streams.observed, [0.5], rounds), 2, axis=1)
     actions = choose(q, streams.behavior.random(rounds))
     record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
-    return GameRecord(**{**vars(record), "centers": centers})
+    return replace(record, centers=centers)
 
 
 FLOOR = 0.05  # of a production that learns, so that its least propensity can be declared
@@ -209,7 +209,7 @@ def play_learning_production(rounds: int, streams: RandomStreams, *, vectors: bo
         G[b] += rewards[t, b] / behavior[t, b]
     each = np.arange(rounds)
     columns = actions, rewards[each, actions], behavior[each, actions]
-    learner, known = exp3_ix(Logged(K), horizon=rounds), Logged(K)
+    learner = exp3_ix(Logged(K), horizon=rounds)
     _, trace = learner.replay(learner.init(), Log(*columns))
     policies = learner.policies(learner.init(), Log(*columns))[1]
     log = Log(*columns, propensity_vectors=behavior) if vectors else Log(*columns)
@@ -231,7 +231,7 @@ class Past(NamedTuple):
 
     @property
     def wealth(self) -> float:
-        """The wealth of the gain since round 1, as a part of that which promotes."""
+        """The wealth of the gain since round 1, as a share of the threshold for a promotion."""
         bets = self.certificate.bets
         S = self.certificate.evidence.part(bets, GAIN)
         return float(np.exp(S).mean() / bets.thresholds[0])
@@ -331,7 +331,7 @@ def play_undeclared(rounds: int, streams: RandomStreams) -> GameRecord:
     )
     probabilities = np.full(rounds, 1.0 / len(first))
     probabilities[first] = 0.0
-    return GameRecord(**{**vars(record), "probabilities": probabilities})
+    return replace(record, probabilities=probabilities)
 
 
 def with_lost_rows(record: GameRecord, no_reward: Mask, no_ratio: Mask) -> GameRecord:
@@ -339,7 +339,7 @@ def with_lost_rows(record: GameRecord, no_reward: Mask, no_ratio: Mask) -> GameR
     R = np.where(no_reward, np.nan, record.log.rewards)
     log = Log._of(record.log.actions, R, record.log.propensities, None)
     probabilities = np.where(no_ratio, np.nan, record.probabilities)
-    return GameRecord(**{**vars(record), "log": log, "probabilities": probabilities})
+    return replace(record, log=log, probabilities=probabilities)
 
 
 # Of the rows that speak against the target: without them, most logs would show a gain.
@@ -348,7 +348,7 @@ WITHOUT_REWARD, WITHOUT_ACTION, WITHOUT_PROPENSITY, WITHOUT_ALL = range(4)
 
 
 def play_losses(rounds: int, streams: RandomStreams, *, logged: bool) -> GameRecord:
-    """Rows are lost in four ways, those that speak against the target; there is no gain."""
+    """Rows that speak against the target are lost, in four ways. There is no gain."""
     q, policy = np.array([0.5, 0.5]), np.array([0.1, 0.9])
     rewards = np.repeat(coins(streams.observed, [0.5], rounds), 2, axis=1)
     actions = choose(q, streams.behavior.random(rounds))
@@ -404,7 +404,7 @@ def play_sticky_users(rounds: int, streams: RandomStreams) -> GameRecord:
     rewards, actions = np.repeat(truth[:, np.newaxis], 2, axis=1), units["action"].to_numpy()
     record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
     log = replace(record.log, rewards=units["reward"].to_numpy())
-    return GameRecord(**{**vars(record), "log": log})
+    return replace(record, log=log)
 
 
 KINDS = (

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
-        plain_bets,
         repeats,
         ridge,
+        uncentered_bets,
         weighted_entropy,
     )
 
@@ -29,9 +29,9 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
-    "plain_bets",
     "repeats",
     "ridge",
+    "uncentered_bets",
     "weighted_entropy",
 ]
 

@@ -19,8 +19,8 @@ batching gives the same bits, and before and after a round with a huge weight.
 
 A row that cannot be used has nan as its w or R, or both, and gets the smallest factor over all that
 they could be (w from 0 to W, R from 0 to 1). If w alone is known, W must be that of a usable row: a
-center that depends on which rows lack a reward depends on the action. A W of nan is one that should
-be known, but is not.
+center that depends on which rows lack a reward depends on the action. W is
+nan where a row had a W that is lost.
 """
 
 from __future__ import annotations

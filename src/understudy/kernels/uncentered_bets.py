@@ -1,4 +1,4 @@
-"""Bets without centers, of certificates of rules 1: products of 1 + λ x for a grid of bets λ.
+"""Bets without centers, of certificates of rules 1 and of counted behaviors: products of 1 + λ x.
 
     lower  x = w R          on the target's mean reward        w = π_t(b) / q_t(b)
     upper  x = w (1 − R)    on one minus it
