@@ -194,6 +194,36 @@ def test_exploration_of_a_large_catalogue_raises_few_alarms(
     assert counted > 400 or size < 10**6  # if the play that makes an action known counts
 
 
+@pytest.mark.parametrize(("rows", "size", "explored"), [(20, 10**4, 0.1), (2_000, 10**4, 0.05)])
+def test_exploration_of_a_declared_catalogue_raises_few_alarms(
+    rows: int, size: int, explored: float
+) -> None:
+    rng, alarms = np.random.default_rng(23), 0
+    q = np.full(size, explored / size)
+    q[0] += 1.0 - explored
+    for _ in range(500):
+        plays = np.where(rng.random(rows) < explored, rng.integers(0, size, rows), 0)
+        counts = np.bincount(plays, minlength=size)
+        sums = ActionStatistics.of_behavior(counts, np.float64(0.5) * counts, q)
+        alarms += calibrate(sums, declared=True).finding is CalibrationFinding.DISAGREES
+    assert alarms <= 11
+
+
+def test_a_list_of_some_actions_declares_no_others() -> None:
+    """Actions that the log made known were not declared: their first plays do not count."""
+    rng, rows, size = np.random.default_rng(24), 5_000, 10**8
+    plays = np.where(rng.random(rows) < 0.01, rng.integers(1, size, rows), 0)
+    q = np.where(plays == 0, 0.99, 0.01 / size)
+    log = pl.DataFrame({"action": plays, "reward": rng.random(rows), "propensity": q})
+    policy: dict[Any, float] = {"0": 0.5, "1": 0.5}
+    for actions in (["0", "1"], None):
+        found = us.logs.certify(log, policy, actions=actions).coverage.calibration
+        assert not found.wrong.any()
+    every = sorted({"0", "1", *map(str, plays.tolist())})
+    found = us.logs.certify(log, policy, actions=every).coverage.calibration
+    assert found.wrong.any()  # it is false that these alone were known
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_wrong_propensities_are_found_with_and_without_a_list(declared: bool) -> None:
     rng, found = np.random.default_rng(22), 0
