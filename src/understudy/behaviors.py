@@ -43,7 +43,9 @@ class Logged(Checked):
 
     With a `least_propensity` f you declare that in every round every action that a target may play
     has a propensity of at least f. Certificates then center their bets, and need fewer rounds. A
-    propensity below f, or above 1 − (K − 1) f, contradicts it.
+    propensity below f, or above 1 − (K − 1) f, contradicts it. An action that cannot be played, or
+    not in all rounds, contradicts it too, and no propensity shows that: then bounds are false.
+    `us.logs.certify` compares the counts of actions with f as well.
 
     >>> Logged(n_actions=3, least_propensity=0.05)
     Logged(n_actions=3, least_propensity=0.05)
