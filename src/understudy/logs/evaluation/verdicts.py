@@ -14,6 +14,7 @@ from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.logs.evaluation.diagnostics import (
+    FAR,
     Calibration,
     CalibrationFinding,
     Drift,
@@ -439,7 +440,8 @@ def _contradiction(
     """
     behavior, rejected = certificate.behavior, certificate.rounds - sums.rows
     if isinstance(behavior, Logged) and behavior.least_propensity and certificate.centered_rounds:
-        rare = played_too_rarely(sums, rejected, behavior.least_propensity) | calibration.rare
+        rare = played_too_rarely(sums, rejected, behavior.least_propensity)
+        rare |= calibration.scores < -FAR  # rarer than its propensities say: impossible in some
         if rare.any() if policy is None else policy[rare].any():
             return Obstacle.WRONG_LEAST_PROPENSITY
     if policy is None and weights_are_wrong(certificate, rejected):
