@@ -125,7 +125,7 @@ def test_rows_whose_rewards_are_missing_are_draws_too() -> None:
     late = log.with_columns(reward=pl.when(~lost).then("reward"))
     sticky = us.logs.coverage(late).coverage.sticky
     assert sticky is not None
-    assert (sticky.examined, sticky.found) == (3, False)
+    assert (sticky.examined, sticky.found) == (4, False)
 
 
 def test_an_unknown_action_is_no_repeat() -> None:
@@ -138,7 +138,118 @@ def test_an_unknown_action_is_no_repeat() -> None:
     assert bets.wealth.tolist() == pytest.approx((0.5 * (1 - BETS) * (1 + BETS)).tolist())
 
 
+def test_the_rows_in_a_row_are_a_column_of_one_value() -> None:
+    """Their wealth is that of a column whose value never changes; there is no row before the first.
+
+    And its name cannot be that of a column.
+    """
+    log = sticky_log(1, users=2, rows=300)
+    actions = (log["action"] == "b").cast(pl.Int64).to_numpy()
+    same = {"": pl.Series([7] * len(log), dtype=pl.UInt64).hash()}
+    detector = StickyDetector(in_order=True)
+    for start in range(0, len(log), 7):
+        rows = slice(start, start + 7)
+        hashes = {name: values[rows] for name, values in same.items()}
+        detector.add(hashes, actions[rows], log["propensity"].to_numpy()[rows])
+    mine, other = detector._columns[None], detector._columns[""]
+    assert mine.wealth.tolist() == other.wealth.tolist()
+    assert mine.counts.tolist() == other.counts.tolist()
+    assert mine.counts[2] == len(log) - 1
+    assert mine.enough == 2 / FALSE_ALARM
+
+
 # ------------------------------------------------------------------------------------- commands
+
+
+def switchback(seed: int, hours: int = 60, rows: int = 3_000) -> pl.DataFrame:
+    """Rows of an action that was drawn once an hour."""
+    log = sticky_log(seed, users=hours, rows=rows).sort("user", maintain_order=True)
+    return log.rename({"user": "hour"})
+
+
+@pytest.mark.parametrize("dropped", [["hour"], []])
+def test_an_action_that_is_drawn_for_an_hour_is_found_without_its_column(
+    dropped: list[str],
+) -> None:
+    log = switchback(3).drop(dropped).with_row_index("second")
+    found = us.logs.certify(log, {"b": 1.0}, actions=["a", "b"], time="second")
+    sticky = found.coverage.sticky
+    assert sticky is not None
+    names = [one.name for one in sticky.columns]
+    assert names == (["page", None] if dropped else ["hour", "page", None])
+    assert found.coverage.obstacle == "sticky columns"
+    said = str(found)
+    assert "rows in a row (" in said
+    assert "; if it drew one for a period, make a column of that, and pass it. If it drew" in said
+    alone = str(us.logs.certify(log.select("action", "reward", "propensity"), {"b": 1.0}))
+    assert "make a column of that period or user, and pass it as --unit." in alone
+    assert "the order of the log follows from the action, pass --no-unit" in alone
+    by_unit = us.logs.coverage(switchback(3), unit="hour").coverage
+    assert by_unit.obstacle is None
+
+
+def test_the_times_of_a_log_are_examined() -> None:
+    """Rows of one second come with the others of other seconds, and the log is in their order."""
+    log = switchback(3).with_columns(page=pl.int_range(pl.len()))
+    found = us.logs.coverage(log, time="hour").coverage.sticky
+    assert found is not None
+    assert [one.name for one in found.columns] == ["hour", None]
+
+
+def sessions(seed: int, users: int = 60, rows: int = 6_000) -> pl.DataFrame:
+    """Rows of users who keep an action over all of their sessions, of about four rows each."""
+    log = sticky_log(seed, users=users, rows=rows)
+    visit = pl.int_range(pl.len()).over("user") // 4
+    return log.with_columns(session=pl.format("{} {}", "user", visit))
+
+
+def test_a_unit_that_is_too_fine_is_found() -> None:
+    for unit in ("session", "request"):
+        log = sessions(3).with_columns(request=pl.int_range(pl.len()))
+        found = us.logs.certify(log.drop({"session", "request"} - {unit}), {"b": 1.0}, unit=unit)
+        sticky = found.coverage.sticky
+        assert sticky is not None
+        assert [one.name for one in sticky.columns] == ["user"]
+        assert (sticky.unit, found.verdict) == (unit, "cannot tell")
+        said = str(found)
+        assert f"Units of {unit} with the same value of a column seem to have the same" in said
+        assert f"pass --unit user in place of {unit}. If" in said
+        assert "pass --no-unit too." in said
+    again = us.logs.certify(log, {"b": 1.0}, unit="user")
+    assert again.coverage.sticky == StickyColumns((), 4, "user")  # session, page, request, order
+
+
+def test_units_of_fresh_draws_raise_no_alarm() -> None:
+    """Each user keeps an action, and other columns do not show it."""
+    for seed in range(20):
+        log = sticky_log(seed, users=2_000, rows=4_000)
+        sticky = us.logs.coverage(log, unit="user").coverage.sticky
+        assert sticky == StickyColumns((), 2, "user")
+
+
+def test_a_policy_of_units_that_are_too_fine_decides_nothing_until_the_user_says_so() -> None:
+    log = sessions(3, users=500)
+    learned = us.logs.learn(log, unit="session")
+    assert learned.obstacle == "sticky columns"
+    later = sticky_log(4, users=60, rows=500, first_user=900).with_columns(session=pl.lit("x"))
+    more = us.logs.learn(later[:1], resume=learned, no_unit=True)
+    assert (more.obstacle, more.policy.settings.no_unit) == (None, True)
+    other = sessions(5, users=500).with_columns(session="other " + pl.col("session"))
+    assert us.logs.certify(other, learned).coverage.obstacle == "sticky columns"
+    assert us.logs.certify(other, learned, no_unit=True).coverage.obstacle is None
+    assert us.logs.certify(other, more.policy).coverage.obstacle is None
+    other_unit = us.logs.certify(other, more.policy, unit="user").coverage
+    assert other_unit.sticky is not None  # what was said of sessions was not said of users
+
+
+def test_several_columns_are_all_named() -> None:
+    found = us.logs.coverage(sessions(3).with_columns(country=pl.col("user") // 2 * 0 + 1))
+    names = [one.name for one in found.coverage.sticky.columns]  # type: ignore[union-attr] # found
+    assert names == ["user", "session"]
+    said = us.logs.certify(sessions(3), {"b": 1.0})
+    assert "user (" in str(said)
+    assert "session (" in str(said)
+    assert "pass that one as --unit; in doubt, the one with the fewest values" in str(said)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "ndjson", "arrow"])
@@ -162,7 +273,9 @@ def test_every_command_names_the_column_and_decides_nothing(form: str, place: Pl
         overwrite = ["--overwrite"] if command == "learn" else []
         for declared in (["--no-unit"], ["--unit", "user"]):
             again = place.run_on(command, path, "--json", *declared, *overwrite)
-            assert json.loads(again.out)["sticky_columns"] is None
+            found = json.loads(again.out)["sticky_columns"]
+            unit = {"columns": [], "examined": 2, "unit": "user"}  # page, and the units in a row
+            assert found == (None if declared == ["--no-unit"] or command == "learn" else unit)
             assert json.loads(again.out)["obstacle"] is None
 
 
@@ -176,7 +289,10 @@ def test_rows_by_time_are_examined_in_their_order() -> None:
     log = sticky_log(3, users=100, rows=4_000).with_row_index("second")
     found = us.logs.coverage(log.sample(fraction=1.0, shuffle=True, seed=1), time="second")
     again = us.logs.coverage(log.drop("second"))
-    assert found.coverage.sticky == again.coverage.sticky
+    assert found.coverage.sticky is not None
+    assert again.coverage.sticky is not None
+    assert found.coverage.sticky.columns == again.coverage.sticky.columns
+    assert found.coverage.sticky.examined == again.coverage.sticky.examined + 1  # the time
 
 
 def test_a_policy_remembers_sticky_columns_and_that_there_is_no_unit(tmp_path: Path) -> None:

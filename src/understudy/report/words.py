@@ -63,7 +63,7 @@ from understudy.logs.settings import (
     name_of_default,
 )
 from understudy.protocols import PRODUCTION
-from understudy.report.findings import describe_log, repeated_line, sticky_line
+from understudy.report.findings import describe_log, explain_sticky, repeated_line
 
 
 class Mark(NamedTuple):
@@ -276,13 +276,7 @@ def explain_obstacle(
         )
     if obstacle is Obstacle.STICKY_COLUMNS:
         assert sticky is not None  # it is the finding
-        first = sticky.columns[0].name
-        return (
-            f"The action seems to stay the same for each value of a column: {sticky_line(sticky)}. "
-            f"If production drew an action once per value and kept it, pass --unit {first}. If it "
-            "drew one in every row, and the column follows from the action, pass --no-unit (in a "
-            "live study: unit_rows, no_unit)."
-        )
+        return explain_sticky(sticky)
     return OBSTACLES[obstacle]
 
 

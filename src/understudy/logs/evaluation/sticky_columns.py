@@ -17,6 +17,14 @@ on the action. Where the action or its propensity is unknown, X = 0, which is th
 
 A column that follows from the action, such as the name or the price of what was played, or that was
 measured afterwards, raises an alarm too. The log cannot tell it from a sticky unit; its owner can.
+
+The rows one after the other are examined like a column with one value: X compares with the row
+before. So an action that is drawn for an hour, or a log that is sorted by user, shows without a
+column of hours or users.
+
+If rows have units, a row is the first one of its unit, and its draw. Its past are the units that
+came before, so all of this holds for it, and shows units that are too fine: sessions of a user who
+keeps an action.
 """
 
 from __future__ import annotations
@@ -43,23 +51,31 @@ MOST_SLOTS = 1 << 23  # in all columns: 64 MB
 # Repeats from one start of bets to the next. An assignment that becomes sticky shows in little more
 # than so many, as a start costs little: start j has 1/(j (j + 1)) of the wealth.
 STARTS = 1 << 12
+SAME_VALUE = np.uint64(1)  # the hash of a value that all rows have: any but 0
 
 
 @dataclass(frozen=True)
 class StickyColumn:
-    """A column in which `same` of the `repeats` of values have the action of the row before."""
+    """A column in which `same` of the `repeats` of values have the action of the row before.
 
-    name: str
+    Without a name it stands for the rows one after the other.
+    """
+
+    name: str | None
     repeats: int
     same: int
 
 
 @dataclass(frozen=True)
 class StickyColumns:
-    """The finding about a log: the columns with an alarm, out of those `examined`."""
+    """The finding about a log: the columns with an alarm, out of those `examined`.
+
+    If rows have units, each row is the first one of its `unit`, which is a column too.
+    """
 
     columns: tuple[StickyColumn, ...] = ()
     examined: int = 0
+    unit: str | None = None
 
     @property
     def found(self) -> bool:
@@ -73,13 +89,16 @@ class StickyColumns:
         )
         numbers = [data["examined"], *(n for one in columns for n in (one.repeats, one.same))]
         whole = all(isinstance(n, int) and n >= 0 for n in numbers)
-        if not (whole and all(isinstance(one.name, str) for one in columns)):
+        names = [data.get("unit"), *(one.name for one in columns)]
+        if not (whole and all(name is None or isinstance(name, str) for name in names)):
             raise InvalidSnapshot("sticky_columns", data, "its counts are wrong", "load another")
-        return StickyColumns(columns, data["examined"])
+        return StickyColumns(columns, data["examined"], data.get("unit"))
 
 
 class StickyDetector:
     """The wealth of all bets on the columns of a log, from its rows in their order.
+
+    If rows are `in_order`, it also bets on each row after the one before.
 
     >>> rng = np.random.default_rng(0)
     >>> user, page = rng.integers(0, 300, 3_000), rng.integers(0, 9, 3_000)
@@ -90,28 +109,38 @@ class StickyDetector:
     ['user']
     """
 
-    def __init__(self) -> None:
-        self._columns: dict[str, _ColumnBets] = {}
+    def __init__(self, *, in_order: bool = False) -> None:
+        self._in_order = in_order
+        self._columns: dict[str | None, _ColumnBets] = {}
 
     def add(self, hashes: Mapping[str, pl.Series], actions: Integers, propensities: Array) -> None:
         """Bet on more rows, given a hash of each value by column: 0 where a value is missing.
 
         An action is −1 where it or its propensity is unknown: there all bets lose.
         """
-        columns = kernel_view(actions), kernel_view(propensities)
-        for name, values in hashes.items():
+        drawn = kernel_view(actions), kernel_view(propensities)
+        columns: dict[str | None, Any] = {n: values.to_numpy() for n, values in hashes.items()}
+        if self._in_order:
+            columns[None] = np.full(len(actions), SAME_VALUE)
+        for name, values in columns.items():
             if name not in self._columns:
-                self._columns[name] = _ColumnBets(max(len(hashes), len(self._columns)))
-            self._columns[name].add(kernel_view(values.to_numpy()), *columns)
+                self._columns[name] = _ColumnBets(max(len(columns), len(self._columns)))
+            self._columns[name].add(kernel_view(values), *drawn)
 
-    def finding(self) -> StickyColumns:
-        """The columns with an alarm; their counts are those of the rows until then."""
+    def finding(self, unit: str | None = None) -> StickyColumns:
+        """The columns with an alarm; their counts are those of the rows until then.
+
+        The columns come first in which the action stays the same most often: where it is kept for
+        an hour, it often is the same again for a page. The rows one after the other come last, as a
+        column is the better advice.
+        """
         found = [
             StickyColumn(name, *map(int, bets.counts[:2]))
             for name, bets in self._columns.items()
             if bets.alarm
         ]
-        return StickyColumns(tuple(found), len(self._columns))
+        found.sort(key=lambda column: (column.name is None, -column.same / column.repeats))
+        return StickyColumns(tuple(found), len(self._columns), unit)
 
 
 class _ColumnBets:

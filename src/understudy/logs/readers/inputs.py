@@ -127,7 +127,8 @@ class LogReader:
         where it is missing.
         """
         if self.units is not None:
-            yield from self.units.batches()
+            for name, frame in self.units.batches():
+                yield name, frame if values else frame.drop(pl.selectors.starts_with(VALUE_HASH))
             return
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
@@ -174,7 +175,8 @@ class LogReader:
 
     def by_unit(self, **how: Any) -> LogReader:
         """The reader of one row for each unit; `UnitRows.collect` says how."""
-        return replace(self, units=UnitRows.collect(self.batches(), **how))
+        rows = self.batches(values=self.examined)
+        return replace(self, units=UnitRows.collect(rows, **how))
 
 
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
@@ -261,7 +263,8 @@ def _hashes(frame: pl.DataFrame, hashed: Hashed | None, *, values: bool) -> list
     """The hashes of a frame that has the columns in use alone."""
     found = [] if hashed is None else [_hash(frame.schema)]
     if values:
-        contexts = {name: kind for name, kind in frame.schema.items() if name.startswith(CONTEXT)}
+        shown = frame.schema.items()
+        contexts = {name: kind for name, kind in shown if name.startswith((CONTEXT, TIME))}
         found += _value_hashes(contexts, CONTEXT)
     return found
 
@@ -281,7 +284,7 @@ def _selection(
     if values:
         # A column that is not read follows from the action all the same by these names.
         known = {ACTION, REWARD, PROPENSITY, TARGET}
-        known |= {name for role, name in columns.roles() if not role.startswith(CONTEXT)}
+        known |= {name for role, name in columns.roles() if not role.startswith((CONTEXT, TIME))}
         selected += _value_hashes({n: kind for n, kind in schema.items() if n not in known})
     if hashed is None:
         return selected

@@ -152,9 +152,13 @@ class RowTests:
 
     def __init__(self, reader: LogReader) -> None:
         self.copies = RowCounter() if reader.compared else None
-        self.examined = reader.examined
         self._reader = reader
-        self._sticky: StickyDetector | None = None
+        self._sticky = StickyDetector(in_order=True) if reader.examined else None
+
+    @property
+    def examined(self) -> bool:
+        """Whether the hashes of single values are needed."""
+        return self._sticky is not None
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Count rows as they were read; return them without the hashes of rows."""
@@ -180,7 +184,7 @@ class RowTests:
             own, q = q, np.empty(len(actions))
             q[rejected.valid], q[~rejected.valid] = own, rejected.propensities
         known = q > 0.0  # not where it is nan
-        self._sticky = self._sticky or StickyDetector()
+        assert self._sticky is not None  # the batch is examined
         columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
         self._sticky.add(columns, np.where(known, actions, UNKNOWN), np.where(known, q, 1.0))
 
@@ -197,8 +201,8 @@ class RowTests:
         return found
 
     def sticky_columns(self) -> StickyColumns | None:
-        """The finding about sticky columns, None if there are none to examine."""
-        return None if self._sticky is None else self._sticky.finding()
+        """The finding about sticky columns, None if none are examined."""
+        return None if self._sticky is None else self._sticky.finding(self._reader.columns.unit)
 
 
 class UnexpectedAction(Exception):
@@ -270,7 +274,7 @@ def reader_of(
         sources,
         columns,
         compared=options.compares_rows and columns.id is None and columns.unit is None,
-        examined=columns.unit is None and not options.no_unit and source != ESTIMATED,
+        examined=not options.no_unit and source != ESTIMATED,
     )
     reader = reader.in_time_order(folder, watch)
     if columns.unit is None:
@@ -329,7 +333,7 @@ def _validated(
             rows, copies = seen.split(file, rows)
         hashes = rows.select(name for name in rows.columns if name.startswith(VALUE_HASH))
         batch = check(file, rows.drop(hashes.columns), rules)
-        if tests is not None and hashes.columns:
+        if tests is not None and tests.examined:
             tests.bet(hashes, batch, behavior)
         yield batch if copies is None else copies(batch)
 
