@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -322,3 +324,40 @@ def test_given_propensities_are_examined() -> None:
     log = sticky_log(3, users=100, rows=4_000).drop("propensity")
     found = us.logs.coverage(log, behavior={"a": 0.5, "b": 0.5}).coverage
     assert found.obstacle == "sticky columns"
+
+
+# ------------------------------------------------------------------------------------- engines
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb", "native"])
+def test_engines_decide_nothing_about_a_sticky_log(engine: str, tmp_path: Path) -> None:
+    log = sticky_log(3, users=100, rows=4_000, gain=0.3)
+    path = write(tmp_path / "log.parquet", log)
+    passed: Any = path if engine != "native" else duckdb.sql(f"SELECT * FROM '{path}'")
+    named = {} if engine == "native" else {"engine": engine}
+    policy = {"a": 0.1, "b": 0.9}
+    for found in (us.logs.certify(passed, policy, **named), us.logs.coverage(passed, **named)):
+        assert found.coverage.obstacle == "sticky columns"
+        sticky = found.coverage.sticky
+        assert sticky is not None
+        assert ([one.name for one in sticky.columns], sticky.examined) == (["user"], 3)
+        assert "pass --unit user" in str(found)
+    again = us.logs.certify(passed, policy, no_unit=True, **named)
+    assert (again.coverage.obstacle, again.coverage.sticky) == (None, None)
+    with pytest.raises(us.errors.InvalidArgument) as refused:
+        us.logs.certify(passed, policy, unit="user", **named)
+    remedy = "pass files, or a frame of Polars, in place of the native frame"
+    assert refused.value.remedy == (remedy if engine == "native" else "leave out --engine")
+
+
+def test_engines_examine_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as a run in order would of these rows; a run in order reads all of them."""
+    monkeypatch.setattr("understudy.logs.runs.aggregate_run.EXAMINED", 2_000)
+    monkeypatch.setattr("understudy.logs.readers.inputs.BATCH", 500)
+    fresh, sticky = fresh_log(1, 2_000), sticky_log(3, users=100, rows=4_000)
+    log = pl.concat([fresh.drop("x"), sticky])
+    for passed in (log, duckdb.sql("SELECT * FROM log")):
+        named = {"engine": "polars"} if passed is log else {}
+        found = us.logs.coverage(passed, **named).coverage
+        assert (found.obstacle, found.sticky) == (None, StickyColumns((), 3))
+    assert us.logs.coverage(log).coverage.obstacle == "sticky columns"

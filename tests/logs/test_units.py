@@ -427,7 +427,10 @@ def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
         ({"unit": pl.col("user")}, "pass one name"),
         ({"no_unit": "no"}, "it must be True or False"),
         ({"unit": "user", "no_unit": []}, "it must be True or False"),
-        ({"unit": "user", "engine": "polars"}, "leave it out, or --engine"),
+        (
+            {"unit": "user", "engine": "polars"},
+            "sums in no order do not read it; leave out --engine",
+        ),
     ],
 )
 def test_contradictions_are_named(options: dict[str, Any], message: str) -> None:
