@@ -334,7 +334,7 @@ def test_engines_decide_nothing_about_a_sticky_log(engine: str, tmp_path: Path) 
     log = sticky_log(3, users=100, rows=4_000, gain=0.3)
     path = write(tmp_path / "log.parquet", log)
     passed: Any = path if engine != "native" else duckdb.sql(f"SELECT * FROM '{path}'")
-    named = {} if engine == "native" else {"engine": engine}
+    named: dict[str, Any] = {} if engine == "native" else {"engine": engine}
     policy = {"a": 0.1, "b": 0.9}
     for found in (us.logs.certify(passed, policy, **named), us.logs.coverage(passed, **named)):
         assert found.coverage.obstacle == "sticky columns"
@@ -357,7 +357,7 @@ def test_engines_examine_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None
     fresh, sticky = fresh_log(1, 2_000), sticky_log(3, users=100, rows=4_000)
     log = pl.concat([fresh.drop("x"), sticky])
     for passed in (log, duckdb.sql("SELECT * FROM log")):
-        named = {"engine": "polars"} if passed is log else {}
+        named: dict[str, Any] = {"engine": "polars"} if passed is log else {}
         found = us.logs.coverage(passed, **named).coverage
         assert (found.obstacle, found.sticky) == (None, StickyColumns((), 3))
     assert us.logs.coverage(log).coverage.obstacle == "sticky columns"
