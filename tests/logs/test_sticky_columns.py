@@ -22,6 +22,7 @@ from understudy.logs.evaluation.sticky_columns import (
     StickyColumns,
     StickyDetector,
 )
+from understudy.report.words import FRESH_DRAWS_OF_RUNS
 
 __all__ = ["place"]
 
@@ -335,7 +336,7 @@ def test_engines_decide_nothing_about_a_sticky_log(engine: str, tmp_path: Path) 
     path = write(tmp_path / "log.parquet", log)
     passed: Any = path if engine != "native" else duckdb.sql(f"SELECT * FROM '{path}'")
     named: dict[str, Any] = {} if engine == "native" else {"engine": engine}
-    policy = {"a": 0.1, "b": 0.9}
+    policy: Any = {"a": 0.1, "b": 0.9}
     for found in (us.logs.certify(passed, policy, **named), us.logs.coverage(passed, **named)):
         assert found.coverage.obstacle == "sticky columns"
         sticky = found.coverage.sticky
@@ -361,3 +362,93 @@ def test_engines_examine_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None
         found = us.logs.coverage(passed, **named).coverage
         assert (found.obstacle, found.sticky) == (None, StickyColumns((), 3))
     assert us.logs.coverage(log).coverage.obstacle == "sticky columns"
+
+
+# ------------------------------------------------------------------------------ nested columns
+
+NESTED = pl.struct("page", pl.struct(id="user", row=pl.int_range(pl.len())).alias("who"))
+
+
+def nested_files(folder: Path) -> list[tuple[Any, str, Any]]:
+    """The same sticky log in forms that have users in nested values, with the user's name there."""
+    log = sticky_log(3, users=100, rows=4_000).with_columns(user=pl.format("u{}", "user"))
+    table = log.select("action", "reward", "propensity", NESTED.alias("x"))
+    events = [
+        {
+            "_label_cost": -row["reward"],
+            "_label_probability": row["propensity"],
+            "_label_Action": "ab".index(row["action"]) + 1,
+            "_label_price": row["action"],
+            "EventId": str(number),
+            "Version": "1",
+            "c": {"_multi": [{}, {}], **row["x"], "odd.name": row["x"]["who"]["id"]},
+        }
+        for number, row in enumerate(table.iter_rows(named=True))
+    ]
+    path = folder / "log.dsjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    lines = [json.dumps(row) for row in table.iter_rows(named=True)]
+    (folder / "log.ndjson").write_text("\n".join(lines), encoding="utf-8")
+    parquet = write(folder / "log.parquet", table)
+    names = {"a": 0.0, "b": 1.0}
+    return [
+        (path, "c.who.id", {"1": 0.0, "2": 1.0}),
+        (folder / "log.ndjson", "x.who.id", names),
+        (parquet, "x.who.id", names),
+        (table, "x.who.id", names),
+        (table.to_pandas(use_pyarrow_extension_array=True), "x.who.id", names),
+    ]
+
+
+def test_users_in_nested_values_are_found_and_can_be_units(tmp_path: Path) -> None:
+    for log, name, policy in nested_files(tmp_path):
+        found = us.logs.certify(log, policy)
+        sticky = found.coverage.sticky
+        assert sticky is not None
+        assert [one.name for one in sticky.columns] == [name]
+        assert f"pass --unit {name}. If" in str(found)
+        by_unit = us.logs.certify(log, policy, unit=name)
+        assert by_unit.coverage.obstacle is None
+        assert by_unit.coverage.units is not None
+        assert by_unit.coverage.units.units == 100
+        with pytest.raises(us.errors.InvalidLog, match=r"unit is missing|it has no column"):
+            us.logs.certify(log, policy, unit=name + "s")
+
+
+def test_a_nested_value_of_a_column_in_use_is_not_examined() -> None:
+    """The vector of propensities has leaves, too; and a column of a leaf's name goes before it."""
+    log = sticky_log(3, users=100, rows=4_000).with_columns(
+        propensity_vector=pl.struct(a=1 - pl.lit(0.5), b=pl.lit(0.5))
+    )
+    found = us.logs.coverage(log, propensity_vector="propensity_vector").coverage.sticky
+    assert found is not None
+    assert ([one.name for one in found.columns], found.examined) == (["user"], 3)
+    taken = log.select(
+        pl.exclude("user", "propensity_vector"),
+        NESTED.alias("x"),
+        pl.col("user").alias("x.who.id"),
+    )
+    units = us.logs.coverage(taken, unit="x.who.id").coverage.units
+    assert units is not None
+    assert units.units == 100
+
+
+def test_leaves_are_bounded() -> None:
+    fields = [pl.lit(number).alias(f"f{number}") for number in range(40)]
+    deep = pl.struct(a=pl.struct(b=pl.struct(c=pl.struct(d=pl.lit(1)))))
+    log = fresh_log(1, 500).with_columns(wide=pl.struct(fields), deep=deep)
+    sticky = us.logs.coverage(log).coverage.sticky
+    assert sticky is not None
+    assert sticky.examined == 3 + 1 + 16  # columns, rows in a row, leaves
+
+
+def test_a_policy_of_several_runs_says_what_no_run_could_find() -> None:
+    """A user with one row in each run is in no column twice."""
+    log = sticky_log(3, users=40, rows=400).unique("user", keep="first", maintain_order=True)
+    learned = us.logs.learn(log, actions=["a", "b"])
+    more = us.logs.learn(log.with_columns(page=pl.col("page") + 1), resume=learned)
+    said = FRESH_DRAWS_OF_RUNS
+    assert said not in learned.report.assumptions
+    assert said in more.report.assumptions
+    declared = us.logs.learn(log.with_columns(page=0), resume=learned, no_unit=True)
+    assert said not in declared.report.assumptions

@@ -127,6 +127,9 @@ FRESH_DRAWS = (
     "production drew an action in every row; if it drew one for each user, say, and kept it, name "
     "the column of users with --unit"
 )
+FRESH_DRAWS_OF_RUNS = (
+    f"{FRESH_DRAWS}. Each run, with --resume, looked for such columns in its own rows alone"
+)
 # Why a learner is the default: `settings.name_of_default` says when.
 DEFAULTS = {
     MIXTURE: (
