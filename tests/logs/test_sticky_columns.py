@@ -16,11 +16,14 @@ import understudy as us
 from tests.support.command_line import COMMANDS, Place, place
 from tests.support.logs.log_files import write
 from tests.support.logs.sticky import fresh_log, sticky_log
+from understudy import kernels
 from understudy.logs.evaluation.sticky_columns import (
     BETS,
+    COUNTING_SHARE,
     FALSE_ALARM,
     StickyColumns,
     StickyDetector,
+    _Frequencies,
 )
 from understudy.report.words import FRESH_DRAWS_OF_RUNS
 
@@ -316,9 +319,59 @@ def test_a_policy_remembers_sticky_columns_and_that_there_is_no_unit(tmp_path: P
         us.logs.Policy.load(tmp_path / "policy.json")
 
 
-def test_unknown_propensities_are_not_examined() -> None:
+def test_unknown_propensities_are_bounded_by_frequencies() -> None:
     log = sticky_log(3, users=100, rows=4_000).drop("propensity")
-    assert us.logs.coverage(log).coverage.sticky is None
+    found = us.logs.certify(log, {"b": 1.0}).coverage
+    assert found.obstacle == "sticky columns"
+    assert found.sticky is not None
+    assert ([one.name for one in found.sticky.columns], found.sticky.examined) == (["user"], 2)
+    assert us.logs.certify(log, {"b": 1.0}, no_unit=True).coverage.sticky is None
+    assert us.logs.certify(log, {"b": 1.0}, unit="user").coverage.obstacle != "sticky columns"
+    with_contexts = us.logs.learn(log, context="page")
+    assert with_contexts.coverage.sticky is None  # no certificate has estimates there
+
+
+def counted_bounds(actions: Any, batch: int) -> Any:
+    frequencies = _Frequencies()
+    parts = [actions[start : start + batch] for start in range(0, len(actions), batch)]
+    return np.concatenate([frequencies.bounds_before(part) for part in parts])
+
+
+def test_counted_bounds_are_those_of_their_definition() -> None:
+    """From the rows after the first one of the action, at the level of its order."""
+    rng = np.random.default_rng(1)
+    actions = rng.choice([-1, 4, 0, 2], 300, p=[0.1, 0.6, 0.2, 0.1])
+    found, known = counted_bounds(actions, 300), [a for a in actions if a >= 0]
+    assert found.tolist() == counted_bounds(actions, 7).tolist()
+    order, t = list(dict.fromkeys(known)), 0
+    for b, bound in zip(actions, found, strict=True):
+        if b < 0:
+            assert bound == 1.0
+            continue
+        past = known[:t][known.index(b) + 1 :] if b in known[:t] else []
+        j, n, t = order.index(b) + 1, len(past), t + 1
+        if not n:
+            assert bound == 1.0
+            continue
+        budget = np.log(j * (j + 1) * n * (n + 1) / (FALSE_ALARM * COUNTING_SHARE))
+        exact = kernels.confidence.kl_upper(past.count(b) / n, float(n), budget)
+        assert bound == pytest.approx(exact, rel=1e-12)  # logarithms of sums and of products
+
+
+def test_fresh_draws_of_unknown_propensities_raise_no_alarm() -> None:
+    """A fixed behavior of many actions, of which some are rare, and an action by chance again."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        q = rng.dirichlet(np.full(20, 0.3))
+        actions, user, page = rng.choice(20, 3_000, p=q), *rng.integers(0, 50, (2, 3_000))
+        detector = StickyDetector(counted=True)
+        detector.add(
+            {"user": pl.Series(user).hash(), "page": pl.Series(page).hash()}, actions, None
+        )
+        bets = detector._columns["user"]
+        assert bets.enough == 2 / (FALSE_ALARM * (1 - COUNTING_SHARE))
+        assert bets.wealth.mean() < 1e3
+        assert not detector.finding().found
 
 
 def test_given_propensities_are_examined() -> None:

@@ -324,7 +324,7 @@ class AggregateRun:
         self, frame: Any, columns: Columns, source: PropensitySource, actions: Actions
     ) -> StickyColumns | None:
         """The finding about sticky columns in the first rows, which Polars reads in order."""
-        if self.options.no_unit:
+        if self.options.no_unit or source == ESTIMATED:  # sums certify nothing by estimates
             return None
         sources = self.sources
         if self.native is not None:
@@ -334,8 +334,9 @@ class AggregateRun:
         behavior = behavior_of(source, self.options, actions)
         rules = rules_of(self.options, source, actions, behavior, closed=True)
         reader = LogReader(sources, columns, examined=True)
-        tests, left = RowTests(reader), EXAMINED
-        for batch in ResolvedLog(reader, rules, actions, source, behavior, None).batches(tests):
+        log = ResolvedLog(reader, rules, actions, source, behavior, None)
+        tests, left = RowTests(log), EXAMINED
+        for batch in log.batches(tests):
             self.watch("examining", sum(batch.files.values()), EXAMINED)
             left -= sum(batch.files.values())
             if left <= 0:

@@ -150,10 +150,12 @@ class ResolvedLog:
 class RowTests:
     """The search for copies of rows, and for columns in which the action is sticky."""
 
-    def __init__(self, reader: LogReader) -> None:
-        self.copies = RowCounter() if reader.compared else None
-        self._reader = reader
-        self._sticky = StickyDetector(in_order=True) if reader.examined else None
+    def __init__(self, log: ResolvedLog) -> None:
+        self._reader = log.reader
+        self.copies = RowCounter() if log.reader.compared else None
+        counted = log.propensity_source == ESTIMATED
+        detector = StickyDetector(in_order=not counted, counted=counted)
+        self._sticky = detector if log.reader.examined else None
 
     @property
     def examined(self) -> bool:
@@ -176,16 +178,19 @@ class RowTests:
         if rejected is not None:
             actions = np.full(len(rejected.valid), UNKNOWN)
             actions[rejected.valid], actions[~rejected.valid] = batch.actions, rejected.actions
+        assert self._sticky is not None  # the batch is examined
+        columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
+        if q is None and behavior is None:
+            self._sticky.add(columns, actions, None)
+            return
         if q is None:
-            assert isinstance(behavior, np.ndarray)  # unknown propensities are not examined
+            assert isinstance(behavior, np.ndarray)  # there is a column of logged ones
             q = np.where(actions == UNKNOWN, np.nan, behavior[actions])
         elif rejected is not None:
             assert rejected.propensities is not None  # as the valid rows
             own, q = q, np.empty(len(actions))
             q[rejected.valid], q[~rejected.valid] = own, rejected.propensities
         known = q > 0.0  # not where it is nan
-        assert self._sticky is not None  # the batch is examined
-        columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
         self._sticky.add(columns, np.where(known, actions, UNKNOWN), np.where(known, q, 1.0))
 
     def repeated(self) -> RepeatedRows | None:
@@ -270,11 +275,12 @@ def reader_of(
     used: UsedUnits | None = None,
 ) -> LogReader:
     """The reader of the rows in their order, or of one row for each unit that was not `used`."""
+    varies = bool(columns.context or columns.eligible)  # then no certificate has estimates
     reader = LogReader(
         sources,
         columns,
         compared=options.compares_rows and columns.id is None and columns.unit is None,
-        examined=not options.no_unit and source != ESTIMATED,
+        examined=not options.no_unit and not (source == ESTIMATED and varies),
     )
     reader = reader.in_time_order(folder, watch)
     if columns.unit is None:
