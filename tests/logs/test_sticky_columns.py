@@ -486,6 +486,25 @@ def test_a_nested_value_of_a_column_in_use_is_not_examined() -> None:
     assert units.units == 100
 
 
+def test_odd_names_in_json_do_no_harm(tmp_path: Path) -> None:
+    log = sticky_log(3, users=100, rows=1_000)
+    rows = [
+        {key: row[key] for key in ("action", "reward", "propensity")}
+        | {"x": {"ü ’s'[0]": row["user"], "a.b": n, "": n}, "y": {"z": "{"}}
+        for n, row in enumerate(log.iter_rows(named=True))
+    ]
+    rows[5] |= {"x": "text"}
+    rows[6] |= {"x": ["list"]}
+    rows[7] |= {"x": {'a"b': 1, "a\\b": 2}}  # Polars writes it as broken JSON
+    (tmp_path / "log.ndjson").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    sticky = us.logs.coverage(tmp_path / "log.ndjson").coverage.sticky
+    assert sticky is not None
+    assert [one.name for one in sticky.columns] == ["x.ü ’s'[0]"]
+    for name in ('x.a"b', "x.a\\b", "x.", "x..b"):
+        with pytest.raises(us.errors.InvalidLog):
+            us.logs.coverage(tmp_path / "log.ndjson", unit=name)
+
+
 def test_leaves_are_bounded() -> None:
     fields = [pl.lit(number).alias(f"f{number}") for number in range(40)]
     deep = pl.struct(a=pl.struct(b=pl.struct(c=pl.struct(d=pl.lit(1)))))

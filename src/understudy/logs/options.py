@@ -126,7 +126,11 @@ class LogOptions(TypedDict, total=False):
     ]
     no_unit: Annotated[
         bool | None,
-        Option("Production drew an action in every row, or, with a unit, for each.", kind="flag"),
+        Option(
+            "Production drew an action in every row; with --unit, for each unit, and no other "
+            "column is one.",
+            kind="flag",
+        ),
     ]
     unit_rows: Annotated[
         int | None,

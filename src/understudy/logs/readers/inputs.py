@@ -34,6 +34,7 @@ from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unrea
 from understudy.logs.readers.leaves import (
     Keys,
     has_leaf,
+    is_named,
     json_leaves,
     leaf,
     leaf_name,
@@ -425,7 +426,7 @@ def _json_leaves(
     """The leaves of columns of NDJSON that are objects: those to examine, and the unit."""
     found = [keys for keys in json_leaves(source.path) if len(keys) > 1] if values else []
     own = () if columns.unit is None else tuple(columns.unit.split("."))
-    if own and own[0] in names:
+    if own and own[0] in names and is_named(own):
         found = [*found, own]
     return _named({keys: leaf(keys, pl.String()) for keys in found}, names, columns)
 

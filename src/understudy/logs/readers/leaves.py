@@ -1,7 +1,8 @@
 """The values inside of nested columns, by names such as c.user.id: they may be units, too.
 
-A leaf of a struct, or of a JSON object, is no struct, list or object itself. Names with a point of
-their own cannot be told from nested ones, and are left out.
+A leaf of a struct, or of a JSON object, is no struct, list or object itself. Left out are names
+with a point of their own, which cannot be told from nested ones, and names with a quote or a
+backslash: Polars writes the latter as broken JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ DEEPEST = 4  # names of a leaf: contexts of decision services have c, a namespac
 # The leaves of all nested columns of a log, the least nested first: ids of users are not deep. Each
 # costs 1 to 2 µs for a line of JSON, so that so many keep it at some 50,000 lines a second.
 MOST_LEAVES = 16
+NO_NAME = frozenset('."\\')  # signs that no name of a leaf has
 LINES_PEEKED = 100  # of JSON; enough for the leaves that most lines have
 
 
@@ -64,6 +66,11 @@ def json_leaves(path: Path, examined: Callable[[Keys], bool] = lambda _: True) -
     return _fewest(keys for keys, seen in values.items() if len(seen) > 1)
 
 
+def is_named(keys: Keys) -> bool:
+    """Whether a leaf has a name that stands for it alone."""
+    return all(key and not NO_NAME & set(key) for key in keys)
+
+
 def leaf_name(keys: Keys) -> str:
     """The name of a leaf, as `--unit` takes it."""
     return ".".join(keys)
@@ -73,7 +80,7 @@ def leaf(keys: Keys, dtype: pl.DataType) -> pl.Expr:
     """The value of a leaf in a column that is a struct, or else text of JSON; null if absent."""
     column = pl.col(keys[0])
     if not isinstance(dtype, pl.Struct):
-        return column.str.json_path_match("$" + "".join(f"[{json.dumps(key)}]" for key in keys[1:]))
+        return column.str.json_path_match("$" + "".join(f'["{key}"]' for key in keys[1:]))
     for key in keys[1:]:
         column = column.struct.field(key)
     return column
@@ -94,5 +101,5 @@ def has_leaf(keys: Keys, dtype: pl.DataType) -> bool:
 
 
 def _fewest(found: Iterable[Keys]) -> list[Keys]:
-    named = [keys for keys in found if all(key and "." not in key for key in keys)]
+    named = [keys for keys in found if is_named(keys)]
     return sorted((k for k in named if len(k) <= DEEPEST), key=len)[:MOST_LEAVES]
