@@ -148,16 +148,14 @@ class StickyDetector:
     def finding(self, unit: str | None = None) -> StickyColumns:
         """The columns with an alarm; their counts are those of the rows until then.
 
-        The columns come first in which the action stays the same most often: where it is kept for
-        an hour, it often is the same again for a page. The rows one after the other come last, as a
-        column is the better advice.
+        The rows one after the other come last, as a column is the better advice.
         """
         found = [
             StickyColumn(name, *map(int, bets.counts[:2]))
             for name, bets in self._columns.items()
             if bets.alarm
         ]
-        found.sort(key=lambda column: (column.name is None, -column.same / column.repeats))
+        found.sort(key=lambda column: column.name is None)
         return StickyColumns(tuple(found), len(self._columns), unit)
 
 
