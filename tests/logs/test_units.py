@@ -427,7 +427,6 @@ def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unit": "user", "no_unit": True}, "pass one of the two"),
         ({"unit_rows": 3}, "name its column with --unit"),
         ({"unit": "user", "unit_rows": 0}, "it must be at least 1"),
         ({"unit": "user", "unit_rows": 10**12}, "it must be at most 1000000"),
@@ -439,7 +438,10 @@ def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
         ({"unit": pl.col("user")}, "pass one name"),
         ({"no_unit": "no"}, "it must be True or False"),
         ({"unit": "user", "no_unit": []}, "it must be True or False"),
-        ({"unit": "user", "engine": "polars"}, "leave it out, or --engine"),
+        (
+            {"unit": "user", "engine": "polars"},
+            "sums in no order do not read it; leave out --engine",
+        ),
     ],
 )
 def test_contradictions_are_named(options: dict[str, Any], message: str) -> None:
@@ -458,14 +460,11 @@ def test_pandas_may_have_units_of_several_types() -> None:
 def test_a_policy_of_units_is_certified_by_units() -> None:
     learned = us.logs.learn(sticky_log(9, users=200, rows=1_000), unit="user", unit_rows=2)
     later = sticky_log(10, users=100, rows=500, first_user=5_000)
-    refused = r"no_unit = True: the policy was learned with --unit user; leave it out: units are"
-    with pytest.raises(us.errors.InvalidArgument, match=refused):
-        us.logs.certify(later, learned, no_unit=True)
     found = us.logs.certify(later, learned)
     assert found.intake.units is not None
     assert (found.intake.units.most_rows, found.certified.certificate.rounds) == (2, 100)
     options: list[dict[str, Any]]
-    options = [{"unit": "page"}, {"unit": "user", "unit_rows": 5}, {"no_unit": True}]
+    options = [{"unit": "page"}, {"unit": "user", "unit_rows": 5}]
     for option in options:
         with pytest.raises(us.errors.InvalidArgument, match="the policy was learned with"):
             us.logs.learn(later, resume=learned, **option)

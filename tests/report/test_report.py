@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import understudy as us
-from tests.support.logs.sticky import sticky_log
+from tests.support.logs.sticky import fresh_log, sticky_log
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
@@ -668,10 +668,13 @@ def test_the_share_of_quarantined_units_is_of_units_and_not_of_rows() -> None:
     assert line.startswith(f"{rows} of {units - 1 + rows} units, and rows without one, are quaran")
 
 
-def test_a_certificate_that_looked_for_no_sticky_column_says_what_it_assumes() -> None:
-    log = sticky_log(3, users=100, rows=1_000)
-    summed = us.logs.certify(log, {"a": 0.1, "b": 0.9}, engine="polars")
-    assert FRESH_DRAWS in summed.report.assumptions
+def test_a_certificate_that_found_no_sticky_column_says_what_it_assumes() -> None:
+    """No search sees everything: the user may be in no column of the log."""
+    fresh, log = fresh_log(3, 1_000), sticky_log(3, users=100, rows=1_000)
+    options: list[dict[str, Any]] = [{}, {"engine": "polars"}, {"no_unit": True}]
+    for option in options:
+        none = us.logs.certify(fresh, {"a": 0.1, "b": 0.9}, **option)
+        assert FRESH_DRAWS in none.report.assumptions
     found = us.logs.certify(log, {"a": 0.1, "b": 0.9})
     assert found.coverage.obstacle == "sticky columns"  # it says more than an assumption
     assert FRESH_DRAWS not in found.report.assumptions

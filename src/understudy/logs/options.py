@@ -125,7 +125,14 @@ class LogOptions(TypedDict, total=False):
             "COLUMN",
         ),
     ]
-    no_unit: Annotated[bool | None, Option("Production drew an action in every row.", kind="flag")]
+    no_unit: Annotated[
+        bool | None,
+        Option(
+            "Production drew an action in every row; with --unit, for each unit, and no other "
+            "column is one.",
+            kind="flag",
+        ),
+    ]
     unit_rows: Annotated[
         int | None,
         Option(
@@ -295,7 +302,8 @@ class Options:
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
         no_unit = TRUTH.optional()("no_unit", passed.get("no_unit"))
-        _check_units(passed, scale or RewardScale())
+        _check_ids(passed)
+        _check_unit_rows(passed.get("unit_rows"), scale or RewardScale())
         order = _order(passed.get("actions"))
         return Options(
             columns=_preset(passed.get("preset"))
@@ -358,19 +366,16 @@ class Options:
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
-        if self.no_unit and settings.columns.unit is not None:
-            reason = f"the policy was learned with --unit {settings.columns.unit}"
-            remedy = "leave it out: units are read from that column again"
-            raise InvalidArgument("no_unit", True, reason, remedy)
         roles = ("action", "reward", "propensity", "context", "experts", UNIT, VECTOR)
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
+        same_unit = self.columns.get(UNIT) in (None, settings.columns.unit)
         combined = dataclasses.replace(
             self,
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
             repeated_rows=self.repeated_rows or settings.repeated_rows,
-            no_unit=self.no_unit or (settings.no_unit and self.columns.get("unit") is None),
+            no_unit=self.no_unit or (settings.no_unit and same_unit),
             unit_rows=self.unit_rows or settings.unit_rows,
         )
         _check_ids(combined.columns)
@@ -450,16 +455,6 @@ def _column(role: str, name: Any) -> str | None:
         reason = "it is not the name of a column"
         raise InvalidArgument(role, name, reason, "pass one name, a text such as 'user'")
     return name
-
-
-def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
-    """Raise `InvalidArgument` if options about units contradict each other."""
-    unit = passed.get("unit")
-    if unit is not None and passed.get("no_unit"):
-        reason = "it names the unit of a draw, and no_unit says that every row is one"
-        raise InvalidArgument("unit", unit, reason, "pass one of the two")
-    _check_ids(passed)
-    _check_unit_rows(passed.get("unit_rows"), scale)
 
 
 def _check_ids(columns: Mapping[str, Any]) -> None:

@@ -368,7 +368,8 @@ class Settings:
     `rules` is the version of the rules that made the learner; files of 0.5 do not name theirs.
     `wanted` is the learner as the user named it, if `learner` is the mixture that was made of it:
     one that is mixed with columns, or experts by name. `no_unit` says that production drew an
-    action in every row, and `unit_rows` how many rows of a unit count at most, None for all.
+    action in every row, or for each unit, and `unit_rows` how many rows of a unit count at most,
+    None for all.
     """
 
     columns: Columns

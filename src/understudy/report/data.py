@@ -259,12 +259,20 @@ def _report_learned(result: LearnResult) -> Report:
     return Report(
         title="What was learned from this log",
         facts=[*facts, *proven],
-        assumptions=words.assumptions(policy),
+        assumptions=[*words.assumptions(policy), *_about_runs(result)],
         averaged_over=None if policy.contextual is None else min(LAST, policy.rows),
         **_detail_fields(policy),
         **_verdict_fields(result, result.certified, result.obstacle, UNDERSTUDY),
         **_log_fields(result, files=policy.files),
     )
+
+
+def _about_runs(result: LearnResult) -> list[str]:
+    """What no run of several could find: a unit whose rows are in different runs."""
+    policy = result.policy
+    resumed = len(policy.files) > len(result.intake.files)
+    declared = policy.units is not None or policy.settings.no_unit
+    return [words.FRESH_DRAWS_OF_RUNS] if resumed and not declared else []
 
 
 @report_of.register
@@ -282,8 +290,8 @@ def _report_certified(result: CertifyResult) -> Report:
         assumptions.append(words.ASSUMPTIONS[Assumption.FIXED_BEHAVIOR])
     if by_unit:
         assumptions.append(words.UNITS)
-    elif result.coverage.sticky is None:  # none was found, or there was nothing to look at
-        assumptions.append(words.FRESH_DRAWS)
+    elif result.coverage.sticky is None or not result.coverage.sticky.found:
+        assumptions.append(words.FRESH_DRAWS)  # no search sees all: the user may be in no column
     return Report(
         title=f"What this log says about {result.name}",
         facts=facts,

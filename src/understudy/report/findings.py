@@ -111,19 +111,65 @@ def units_lines(units: UnitCounts) -> list[str]:
 
 
 def sticky_line(sticky: StickyColumns) -> str:
-    """The columns with a sticky action, and how often rows of one value repeat it.
+    """The columns with a sticky action, and how often rows, or units, of one value repeat it.
 
     >>> from understudy.logs.evaluation.sticky_columns import StickyColumn
     >>> print(sticky_line(StickyColumns((StickyColumn("user", 950, 949),), 3)))
     user (949 of the first 950 rows with a value that came before have its action again)
+    >>> print(sticky_line(StickyColumns((StickyColumn(None, 30, 30),), 3)))
+    rows in a row (30 of the first 30 rows have the action of the one before)
     """
-    parts = [
-        f"{quoted(column.name)} ({count(column.same)} of the first "
-        f"{counted(column.repeats, 'row')} with a value that came before have its action again)"
-        for column in sticky.columns[:FEW_NAMES]
-    ]
+    kind = "row" if sticky.unit is None else "unit"
+    parts = []
+    for column in sticky.columns[:FEW_NAMES]:
+        same = f"{count(column.same)} of the first {counted(column.repeats, kind)}"
+        if column.name is None:
+            parts.append(f"{kind}s in a row ({same} have the action of the one before)")
+        else:
+            again = "with a value that came before have its action again"
+            parts.append(f"{quoted(column.name)} ({same} {again})")
     more = len(sticky.columns) - FEW_NAMES
     return "; ".join(parts) + (f"; and {counted(more, 'other column')}" if more > 0 else "")
+
+
+def explain_sticky(sticky: StickyColumns) -> str:
+    """The finding about sticky columns, and the remedies for both of its causes.
+
+    >>> print(explain_sticky(StickyColumns((StickyColumn("user", 9, 9),), 3, "session")))
+    Units of session with the same value of a column seem to have the same action: user (...). If
+    production drew an action once per value and kept it, pass --unit user in place of session.
+    If it drew one for each session, and the column follows from the action, pass --no-unit too.
+    """
+    names = [quoted(column.name) for column in sticky.columns if column.name is not None]
+    kind, every, instead = "row", "in every row", ""
+    columns = "The action seems to stay the same for each value of a column"
+    no_unit = "pass --no-unit (in a live study: unit_rows, no_unit)"
+    if sticky.unit is not None:
+        unit = quoted(sticky.unit)
+        kind, every, instead = "unit", f"for each {unit}", f" in place of {unit}"
+        columns = f"Units of {unit} with the same value of a column seem to have the same action"
+        no_unit = "pass --no-unit too"
+    if not names:
+        found = f"The action seems to stay the same from one {kind} to the next"
+        kept = (
+            "for a period of time or for a user, make a column of that period or user, and pass "
+            f"it as --unit{instead}"
+        )
+        cause = "the order of the log"
+    else:
+        found, cause = columns, "the column"
+        kept = f"per value and kept it, pass --unit {names[0]}{instead}"
+    if len(names) > 1:
+        kept = (
+            f"per value of one of them and kept it, pass that one as --unit{instead}; in doubt, "
+            "the one with the fewest values is the safe choice"
+        )
+    if 0 < len(names) < len(sticky.columns):
+        kept += "; if it drew one for a period, make a column of that, and pass it"
+    return (
+        f"{found}: {sticky_line(sticky)}. If production drew an action once {kept}. If it drew one "
+        f"{every}, and {cause} follows from the action, {no_unit}."
+    )
 
 
 def repeated_line(repeated: RepeatedRows) -> str:

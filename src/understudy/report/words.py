@@ -63,7 +63,7 @@ from understudy.logs.settings import (
     name_of_default,
 )
 from understudy.protocols import PRODUCTION
-from understudy.report.findings import describe_log, repeated_line, sticky_line
+from understudy.report.findings import describe_log, explain_sticky, repeated_line
 
 
 class Mark(NamedTuple):
@@ -126,6 +126,9 @@ UNITS = "units do not influence each other: the action of one changes no reward 
 FRESH_DRAWS = (
     "production drew an action in every row; if it drew one for each user, say, and kept it, name "
     "the column of users with --unit"
+)
+FRESH_DRAWS_OF_RUNS = (
+    f"{FRESH_DRAWS}. Each run, with --resume, looked for such columns in its own rows alone"
 )
 # Why a learner is the default: `settings.name_of_default` says when.
 DEFAULTS = {
@@ -287,13 +290,7 @@ def explain_obstacle(
         )
     if obstacle is Obstacle.STICKY_COLUMNS:
         assert sticky is not None  # it is the finding
-        first = sticky.columns[0].name
-        return (
-            f"The action seems to stay the same for each value of a column: {sticky_line(sticky)}. "
-            f"If production drew an action once per value and kept it, pass --unit {first}. If it "
-            "drew one in every row, and the column follows from the action, pass --no-unit (in a "
-            "live study: unit_rows, no_unit)."
-        )
+        return explain_sticky(sticky)
     return OBSTACLES[obstacle]
 
 

@@ -12,7 +12,7 @@ import functools
 import operator
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -31,6 +31,15 @@ from understudy.errors import first_line
 from understudy.logs.outputs import ProgressCallback
 from understudy.logs.readers import vowpal
 from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
+from understudy.logs.readers.leaves import (
+    Keys,
+    has_leaf,
+    is_named,
+    json_leaves,
+    leaf,
+    leaf_name,
+    struct_leaves,
+)
 from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_parser, write_sorted
 from understudy.logs.readers.text_tables import (
     BrokenFile,
@@ -127,7 +136,8 @@ class LogReader:
         where it is missing.
         """
         if self.units is not None:
-            yield from self.units.batches()
+            for name, frame in self.units.batches():
+                yield name, frame if values else frame.drop(pl.selectors.starts_with(VALUE_HASH))
             return
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
@@ -174,7 +184,8 @@ class LogReader:
 
     def by_unit(self, **how: Any) -> LogReader:
         """The reader of one row for each unit; `UnitRows.collect` says how."""
-        return replace(self, units=UnitRows.collect(self.batches(), **how))
+        rows = self.batches(values=self.examined)
+        return replace(self, units=UnitRows.collect(rows, **how))
 
 
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
@@ -240,14 +251,19 @@ def _batches(
 ) -> Iterator[pl.DataFrame]:
     """The rows of a source, with the hash of each if they are `hashed`, and of their `values`."""
     if isinstance(source, FrameSource):
-        columns.require(source.frame.columns, source.name)
+        leaves = _struct_leaves(source.frame.schema, columns, values=values)
+        frame = source.frame.with_columns(**leaves)
+        columns.require(frame.columns, source.name)
         rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-        selected = _selection(source.frame.lazy(), columns, hashed, values=values)
-        return source.frame.select(rows, *selected).iter_slices(BATCH)
+        selected = _selection(frame.lazy(), columns, hashed, values=values)
+        return frame.select(rows, *selected).iter_slices(BATCH)
     if source.format not in {"vw", "dsjson"}:
         return _read_table(source, columns, hashed, values=values)
-    read = vowpal.read_text if source.format == "vw" else vowpal.read_dsjson
-    frames = read(source.path, columns)
+    if source.format == "vw":
+        frames = vowpal.read_text(source.path, columns)
+    else:
+        examined = vowpal.examined_leaves(source.path, columns) if values else ()
+        frames = vowpal.read_dsjson(source.path, columns, examined)
     if hashed is None and not values:
         return frames
     left_out = (ROW, VECTOR)  # a vector is two lists, and to hash them takes long
@@ -258,11 +274,13 @@ def _batches(
 
 
 def _hashes(frame: pl.DataFrame, hashed: Hashed | None, *, values: bool) -> list[pl.Expr]:
-    """The hashes of a frame that has the columns in use alone."""
-    found = [] if hashed is None else [_hash(frame.schema)]
+    """The hashes of a frame that has the columns in use, and perhaps the values to examine."""
+    own = {name: kind for name, kind in frame.schema.items() if not name.startswith(VALUE_HASH)}
+    found = [] if hashed is None else [_hash(own)]
     if values:
-        contexts = {name: kind for name, kind in frame.schema.items() if name.startswith(CONTEXT)}
-        found += _value_hashes(contexts, CONTEXT)
+        prefix = VALUE_HASH if len(own) < len(frame.schema) else CONTEXT
+        examined = {name: kind for name, kind in frame.schema.items() if name.startswith(prefix)}
+        found += _value_hashes(examined, prefix)
     return found
 
 
@@ -281,8 +299,9 @@ def _selection(
     if values:
         # A column that is not read follows from the action all the same by these names.
         known = {ACTION, REWARD, PROPENSITY, TARGET}
-        known |= {name for role, name in columns.roles() if not role.startswith(CONTEXT)}
-        selected += _value_hashes({n: kind for n, kind in schema.items() if n not in known})
+        known |= {name for role, name in columns.roles() if not role.startswith((CONTEXT, TIME))}
+        examined = {n: k for n, k in schema.items() if n not in known and k != pl.Struct}
+        selected += _value_hashes(examined)  # a struct is no unit; its leaves are columns here
     if hashed is None:
         return selected
     if hashed == "every":
@@ -341,7 +360,7 @@ def _scan(
 ) -> pl.LazyFrame:
     """The columns of a file that are read, as a lazy frame."""
     with _one_error(source):
-        frame, names = _open(source, columns, every=hashed is not None or values)
+        frame, names = _open(source, columns, every=hashed is not None or values, leaves=values)
         columns.require(names, source.name)
         return frame.select(*_selection(frame, columns, hashed, values=values))
 
@@ -360,27 +379,69 @@ def check_arrow(path: Path) -> None:
 
 
 def _open(
-    source: FileSource, columns: Columns, *, every: bool = False
+    source: FileSource, columns: Columns, *, every: bool = False, leaves: bool = False
 ) -> tuple[pl.LazyFrame, list[str]]:
     """A file as a lazy frame, and its columns, to which the names of its folders may add.
 
-    Of NDJSON only the columns in use are read, unless `every` column may be asked for.
+    Of NDJSON only the columns in use are read, unless `every` column may be asked for. The unit may
+    be a leaf of a nested column; if `leaves` are wanted, they are columns as well.
     """
     names: list[str] | None = None
+    nested: dict[str, pl.Expr] = {}
     if source.format == "csv":
         names = csv_header(source, columns)
         frame = scan_csv(source)
     elif source.format == "ndjson":
         names = json_keys(source, columns)
-        frame = scan_ndjson(source, [*columns.names(), *(names if every else ())])
+        nested = _json_leaves(source, names, columns, values=leaves)
+        used = [n.partition(".")[0] if n in nested else n for n in columns.names()]
+        frame = scan_ndjson(source, [*used, *(names if every else ())])
     elif source.format == "arrow":
         frame = scan_arrow(source.path)
     else:
-        _check_pages(source, None if every else columns.names())
+        roots = [name.partition(".")[0] for name in columns.names()]
+        _check_pages(source, None if every else roots)
         frame = pl.scan_parquet(source.path, glob=False)
+    if source.format in {"arrow", "parquet"}:
+        nested = _struct_leaves(frame.collect_schema(), columns, values=leaves)
     names = frame.collect_schema().names() if names is None else names
     added = {name: value for name, value in _partition(source).items() if name not in names}
-    return frame.with_columns(**added), [*names, *added]
+    return frame.with_columns(**added, **nested), [*names, *added, *nested]
+
+
+def _struct_leaves(
+    schema: Mapping[str, pl.DataType], columns: Columns, *, values: bool
+) -> dict[str, pl.Expr]:
+    """The leaves of columns that are structs, by name: those to examine, and the unit."""
+    found = struct_leaves(schema) if values else []
+    own = () if columns.unit is None else tuple(columns.unit.split("."))
+    if own and own[0] in schema and has_leaf(own, schema[own[0]]):
+        found = [*found, own]
+    return _named({keys: leaf(keys, schema[keys[0]]) for keys in found}, schema, columns)
+
+
+def _json_leaves(
+    source: FileSource, names: Sequence[str], columns: Columns, *, values: bool
+) -> dict[str, pl.Expr]:
+    """The leaves of columns of NDJSON that are objects: those to examine, and the unit."""
+    found = [keys for keys in json_leaves(source.path) if len(keys) > 1] if values else []
+    own = () if columns.unit is None else tuple(columns.unit.split("."))
+    if own and own[0] in names and is_named(own):
+        found = [*found, own]
+    return _named({keys: leaf(keys, pl.String()) for keys in found}, names, columns)
+
+
+def _named(
+    leaves: Mapping[Keys, pl.Expr], names: Iterable[str], columns: Columns
+) -> dict[str, pl.Expr]:
+    """The leaves by name, but for those of columns in use, and those that a column is named as."""
+    taken, used = set(names), {name for name in columns.names() if name != columns.unit}
+    named = {leaf_name(keys): (keys, expression) for keys, expression in leaves.items()}
+    return {
+        name: expression
+        for name, (keys, expression) in named.items()
+        if name not in taken and keys[0] not in used
+    }
 
 
 def _partition(source: FileSource) -> dict[str, pl.Expr]:

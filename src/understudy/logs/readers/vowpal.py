@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -43,6 +43,7 @@ from understudy.logs.readers.files import (
     open_bytes,
     read_lines,
 )
+from understudy.logs.readers.leaves import Keys, json_leaves, leaf_name
 from understudy.logs.readers.propensity_vectors import pair
 from understudy.logs.schema import (
     ACTION,
@@ -55,6 +56,7 @@ from understudy.logs.schema import (
     ROW,
     TIME,
     UNIT,
+    VALUE_HASH,
     VECTOR,
     Columns,
 )
@@ -270,8 +272,28 @@ def _feature(name: str) -> pl.Expr:
     return pl.when(groups.field("name").is_null()).then(pl.lit("0")).otherwise(present)
 
 
-def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
+def examined_leaves(path: Path, columns: Columns) -> list[str]:
+    """The names of values that may be sticky: those of the context `c`, and single ones beside it.
+
+    A key that begins with a line below, such as `_label_cost`, follows from the action.
+    """
+
+    def examined(keys: Keys) -> bool:
+        return keys[0] == "c" or (len(keys) == 1 and not keys[0].startswith("_"))
+
+    found = map(leaf_name, json_leaves(path, examined))
+    used = [f"c.{name}" for name in columns.context] + ([columns.time] if columns.time else [])
+    return [
+        name for name in dict.fromkeys([*found, *used]) if name not in {columns.unit, columns.id}
+    ]
+
+
+def read_dsjson(
+    path: Path, columns: Columns, examined: Sequence[str] = ()
+) -> Iterator[pl.DataFrame]:
     """Read frames with one row for each line that is not blank.
+
+    The values that are `examined` come as text, under names that begin as those of their hashes.
 
     `columns.time` and `columns.id` name keys of the object, such as `Timestamp` and `EventId`, and
     `columns.eligible` one that holds a list of actions, such as `a`. `columns.unit` also names a
@@ -294,9 +316,9 @@ def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
             for lines in read_lines(path):
                 written = lines.filter(pl.col(LINE).str.strip_chars() != "")
                 if len(written):
-                    values = _values(connection, written, columns)
+                    values = _values(connection, written, columns, examined)
                     _refuse_dropped_events(values, path)
-                    yield _dsjson_rows(values, columns)
+                    yield _dsjson_rows(values, columns, examined)
     except duckdb.Error as error:
         reason = f"DuckDB cannot read its JSON ({first_line(error)})"
         raise invalid_file(path, reason, "check that it is dsjson") from None
@@ -318,12 +340,16 @@ def has_vectors(path: Path) -> bool:
 
 
 def _values(
-    connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
+    connection: duckdb.DuckDBPyConnection,
+    lines: pl.DataFrame,
+    columns: Columns,
+    examined: Sequence[str],
 ) -> pl.DataFrame:
     """The values of each line that are read, as text."""
     single = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
     if columns.unit is not None:
         single[UNIT] = _pointer(*columns.unit.split("."))
+    single |= {VALUE_HASH + name: _pointer(*name.split(".")) for name in examined}
     places = {key: _pointer(key) for key in KEYS} | single
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
@@ -374,7 +400,7 @@ def _refuse_dropped_events(values: pl.DataFrame, path: Path) -> None:
         )
 
 
-def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+def _dsjson_rows(values: pl.DataFrame, columns: Columns, examined: Sequence[str]) -> pl.DataFrame:
     """The values as rows."""
     action, index = (pl.col(key).cast(pl.Int64, strict=False) for key in ACTION_KEYS)
     label = pl.coalesce(action, index + 1)
@@ -396,7 +422,8 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         UNIT: pl.col(UNIT),
     }
     contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
-    return _select(values, columns, roles | contexts)
+    rows = _select(values, columns, roles | contexts)
+    return rows.with_columns(values[VALUE_HASH + name] for name in examined)
 
 
 def _reward_of_cost(cost: pl.Expr) -> pl.Expr:

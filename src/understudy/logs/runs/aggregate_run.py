@@ -22,7 +22,7 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import log_statistics, row_counts, seen_actions
-from understudy.logs.aggregation.engines import open_frame
+from understudy.logs.aggregation.engines import lazy, open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.repeated_rows import (
@@ -30,6 +30,7 @@ from understudy.logs.evaluation.repeated_rows import (
     RowCounter,
     histogram_finding,
 )
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.target_policies import (
     ColumnTarget,
     Target,
@@ -55,6 +56,7 @@ from understudy.logs.readers.inputs import (
 from understudy.logs.rules import nothing_left, refuse_rejected_rows
 from understudy.logs.runs.setup import (
     ResolvedLog,
+    RowTests,
     RunOutcome,
     behavior_of,
     columns_of,
@@ -71,6 +73,7 @@ from understudy.logs.schema import (
     LOG,
     NO_VECTORS,
     QUARANTINE,
+    UNIT,
     VECTOR,
     Actions,
     Columns,
@@ -83,6 +86,9 @@ from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStat
 # Its gains are sums of formulas, for given and for logged propensities alike. prod-grid's are too,
 # but production is one of its experts, whose gains no group of an action has.
 SUMMED_DEFAULT = "coverage-adaptive"
+# Rows in which sticky columns are sought, before sums decide: a few for each of the 100,000 values
+# of a column that are followed. They are read in a second or two, and fit into memory.
+EXAMINED = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +229,9 @@ class AggregateRun:
                     confidence=options.confidence_or_default,
                     **self._reading,
                 )
+            sticky = self._sticky(frame, columns, source, statistics.actions)
         repeated, bound = self._repeated(columns), self._bound(source)
-        provenance = self._provenance(statistics.reject_counts, repeated, bound)
+        provenance = self._provenance(statistics.reject_counts, repeated, bound, sticky)
         return RunOutcome(statistics, source, provenance), candidates, certificates
 
     # ---------------------------------------------------------------------------------- certify
@@ -261,13 +268,14 @@ class AggregateRun:
                 statistics = self._statistics(frame, columns, frozenset(), actions)
             if not statistics.sums.rows:
                 raise nothing_left(LOG, summed.reject_counts)
+            sticky = self._sticky(frame, columns, source, actions)
         if self.strict:
             refuse_rejected_rows(summed.reject_counts)
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # sums do not identify the rejected rows
         statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)
         repeated, bound = self._repeated(columns), self._bound(source)
-        provenance = self._provenance(summed.reject_counts, repeated, bound)
+        provenance = self._provenance(summed.reject_counts, repeated, bound, sticky)
         outcome = RunOutcome(statistics, source, provenance)
         return Certified.of(summed.certificate), outcome
 
@@ -312,6 +320,29 @@ class AggregateRun:
             self.watch("comparing", len(hashes), None)
         return counter.finding()
 
+    def _sticky(
+        self, frame: Any, columns: Columns, source: PropensitySource, actions: Actions
+    ) -> StickyColumns | None:
+        """The finding about sticky columns in the first rows, which Polars reads in order."""
+        if self.options.no_unit or source == ESTIMATED:  # sums certify nothing by estimates
+            return None
+        sources = self.sources
+        if self.native is not None:
+            rows = lazy(frame).head(EXAMINED)
+            known = [name for name, kind in rows.collect_schema().items() if kind != nw.Object]
+            sources = [FrameSource(rows.select(known).collect("polars").to_native())]
+        behavior = behavior_of(source, self.options, actions)
+        rules = rules_of(self.options, source, actions, behavior, closed=True)
+        reader = LogReader(sources, columns, examined=True)
+        log = ResolvedLog(reader, rules, actions, source, behavior, None)
+        tests, left = RowTests(log), EXAMINED
+        for batch in log.batches(tests):
+            self.watch("examining", sum(batch.files.values()), EXAMINED)
+            left -= sum(batch.files.values())
+            if left <= 0:
+                break
+        return tests.sticky_columns()
+
     @contextmanager
     def _opened(self, columns: Columns) -> Iterator[Any]:
         """The native frame, as long as the context lasts."""
@@ -337,6 +368,10 @@ class AggregateRun:
             if self.options.columns.get(role):
                 reason = "sums in no order do not read it"
                 remedy = "leave it out, or --engine"
+                if role == UNIT:  # without it, all of its rows would count as draws
+                    remedy = "leave out --engine"
+                    if self.native is not None:
+                        remedy = "pass files, or a frame of Polars, in place of the native frame"
                 raise InvalidArgument(role, self.options.columns[role], reason, remedy)
         if name := self.options.columns.get(VECTOR):
             reason = "sums in no order need one bound on the weights of all rows"
@@ -357,6 +392,7 @@ class AggregateRun:
         reject_counts: Mapping[str, int],
         repeated: RepeatedRows | None,
         bound: WeightBound | None,
+        sticky: StickyColumns | None = None,
     ) -> Provenance:
         """The provenance of sums, which do not distinguish files and rows."""
         where = f"all files, as {self.engine} read them"
@@ -368,6 +404,7 @@ class AggregateRun:
             pl.DataFrame(schema=QUARANTINE),
             unread,
             repeated,
+            sticky,
             weight_bound=bound,
         )
 

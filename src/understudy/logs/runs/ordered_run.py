@@ -141,7 +141,7 @@ class OrderedRun:
             with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
                 if earlier is not None and earlier_quarantine and earlier_quarantine.exists():
                     quarantine.copy(earlier_quarantine, sum(earlier.refused.values()))
-                tests = RowTests(plan.log.reader)
+                tests = RowTests(plan.log)
                 batches = self._batches(plan.log, quarantine, "learning", tests)
                 study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
@@ -326,7 +326,7 @@ class OrderedRun:
         log = resolve(self.sources, options, self.folder, self.watch, known=known, used=used)
         begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            tests = RowTests(log.reader)
+            tests = RowTests(log)
             seen = observe_rows(self._batches(log, quarantine, "counting", tests), begin)
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
         counts_over_time, declared = seen.counts_over_time.counts, bool(options.declared())
@@ -407,7 +407,7 @@ class OrderedRun:
             return [target.in_rows(batch, log.actions)]
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            tests = RowTests(log.reader)
+            tests = RowTests(log)
             seen = observe_rows(
                 self._batches(log, quarantine, "certifying", tests),
                 Observed.nothing(len(log.actions), log.behavior, curves),

@@ -150,11 +150,17 @@ class ResolvedLog:
 class RowTests:
     """The search for copies of rows, and for columns in which the action is sticky."""
 
-    def __init__(self, reader: LogReader) -> None:
-        self.copies = RowCounter() if reader.compared else None
-        self.examined = reader.examined
-        self._reader = reader
-        self._sticky: StickyDetector | None = None
+    def __init__(self, log: ResolvedLog) -> None:
+        self._reader = log.reader
+        self.copies = RowCounter() if log.reader.compared else None
+        counted = log.propensity_source == ESTIMATED
+        detector = StickyDetector(in_order=not counted, counted=counted)
+        self._sticky = detector if log.reader.examined else None
+
+    @property
+    def examined(self) -> bool:
+        """Whether the hashes of single values are needed."""
+        return self._sticky is not None
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Count rows as they were read; return them without the hashes of rows."""
@@ -172,16 +178,19 @@ class RowTests:
         if rejected is not None:
             actions = np.full(len(rejected.valid), UNKNOWN)
             actions[rejected.valid], actions[~rejected.valid] = batch.actions, rejected.actions
+        assert self._sticky is not None  # the batch is examined
+        columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
+        if q is None and behavior is None:
+            self._sticky.add(columns, actions, None)
+            return
         if q is None:
-            assert isinstance(behavior, np.ndarray)  # unknown propensities are not examined
+            assert isinstance(behavior, np.ndarray)  # there is a column of logged ones
             q = np.where(actions == UNKNOWN, np.nan, behavior[actions])
         elif rejected is not None:
             assert rejected.propensities is not None  # as the valid rows
             own, q = q, np.empty(len(actions))
             q[rejected.valid], q[~rejected.valid] = own, rejected.propensities
         known = q > 0.0  # not where it is nan
-        self._sticky = self._sticky or StickyDetector()
-        columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
         self._sticky.add(columns, np.where(known, actions, UNKNOWN), np.where(known, q, 1.0))
 
     def repeated(self) -> RepeatedRows | None:
@@ -197,8 +206,8 @@ class RowTests:
         return found
 
     def sticky_columns(self) -> StickyColumns | None:
-        """The finding about sticky columns, None if there are none to examine."""
-        return None if self._sticky is None else self._sticky.finding()
+        """The finding about sticky columns, None if none are examined."""
+        return None if self._sticky is None else self._sticky.finding(self._reader.columns.unit)
 
 
 class UnexpectedAction(Exception):
@@ -266,11 +275,12 @@ def reader_of(
     used: UsedUnits | None = None,
 ) -> LogReader:
     """The reader of the rows in their order, or of one row for each unit that was not `used`."""
+    varies = bool(columns.context or columns.eligible)  # then no certificate has estimates
     reader = LogReader(
         sources,
         columns,
         compared=options.compares_rows and columns.id is None and columns.unit is None,
-        examined=columns.unit is None and not options.no_unit and source != ESTIMATED,
+        examined=not options.no_unit and not (source == ESTIMATED and varies),
     )
     reader = reader.in_time_order(folder, watch)
     if columns.unit is None:
@@ -329,7 +339,7 @@ def _validated(
             rows, copies = seen.split(file, rows)
         hashes = rows.select(name for name in rows.columns if name.startswith(VALUE_HASH))
         batch = check(file, rows.drop(hashes.columns), rules)
-        if tests is not None and hashes.columns:
+        if tests is not None and tests.examined:
             tests.bet(hashes, batch, behavior)
         yield batch if copies is None else copies(batch)
 
