@@ -312,8 +312,8 @@ class StudySpec(BaseModel):
                 "this study has none: leave it out, or create one with propensity_vectors, in "
                 "which every decision has one, whatever its action"
             )
-        elif index is not None and not found:
-            found |= self._faults_of_propensities(event, index)
+        elif event.propensity_vector is not None and index is not None and not found:
+            found |= self._faults_of_vector(event.propensity_vector, index, event.propensity)
         if event.context is not None or self.unit_rows is None:
             wrong = self.fault_of_context(event.context)
             found |= {} if wrong is None else {"context": wrong}
@@ -335,41 +335,28 @@ class StudySpec(BaseModel):
             found["context"] = wrong
         return found
 
-    def _faults_of_propensities(self, event: Event, index: int) -> dict[str, str]:
-        """Return what contradicts the declared least propensity, or one another."""
-        q, given = event.propensity, event.propensity_vector
-        vector = None
-        if given is not None:
-            unknown = [label for label in given if label not in self.action_index]
-            if unknown:
-                known = first_few(self.labels.labels)
-                return {VECTOR: f"{unknown[0][:40]!r} is unknown: send propensities of {known}"}
-            vector = self._vector(given)
-            q = float(vector[index]) if q is None else q
-            if q < SMALLEST_PROBABILITY:
-                return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
-        if q is None or (vector is None and self.least_propensity is None):
-            return {}
-        for field, vectors in (("propensity", None), (VECTOR, vector)):
-            rows = None if vectors is None else vectors[np.newaxis]
-            one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, rows)
-            try:
-                self._event_spec.check(one)
-            except InvalidEvent as error:
-                if field == VECTOR:
-                    return {field: f"{error.reason}; {error.remedy}"}
-                sent = field if event.propensity is not None else VECTOR
-                remedy = (
-                    "send what it was; if that is it, create a study with a smaller "
-                    "least_propensity, or none"
-                )
-                return {sent: f"{q:g}: {error.reason}; {remedy}"}
-        return {}
+    def _faults_of_vector(
+        self, given: Mapping[str, float], index: int, propensity: float | None
+    ) -> dict[str, str]:
+        """Return why these are no propensities of all actions.
 
-    @cached_property
-    def _event_spec(self) -> EventSpec:
-        assert self.pi_b is not None  # propensities are logged
-        return EventSpec.for_behavior(self.pi_b)
+        A vector that contradicts the declared least propensity is no fault: such a decision is
+        stored and counts, because the events that are left without it are chosen by their action.
+        """
+        unknown = [label for label in given if label not in self.action_index]
+        if unknown:
+            known = first_few(self.labels.labels)
+            return {VECTOR: f"{unknown[0][:40]!r} is unknown: send propensities of {known}"}
+        vector = self._vector(given)
+        q = float(vector[index]) if propensity is None else propensity
+        if q < SMALLEST_PROBABILITY:
+            return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
+        one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, vector[np.newaxis])
+        try:
+            EventSpec.for_behavior(Logged(n_actions=len(self.labels))).check(one)
+        except InvalidEvent as error:
+            return {VECTOR: f"{error.reason}; {error.remedy}"}
+        return {}
 
     def _vector(self, given: Mapping[str, float]) -> Array:
         vector = np.zeros(len(self.labels))

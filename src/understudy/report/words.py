@@ -265,7 +265,8 @@ def explain_obstacle(
         smaller = counted(refused.get(reason, 0), "quarantined row")
         return (
             f"The declared least propensity is wrong, by {smaller} with a smaller one. "
-            f"{reason.remedy[0].upper()}{reason.remedy[1:]}."
+            f"{reason.remedy[0].upper()}{reason.remedy[1:]} (a live study: create it again, with a "
+            "smaller least_propensity or none)."
         )
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding
