@@ -12,6 +12,7 @@ import polars as pl
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, ValidationError
 
 from understudy.behaviors import Behavior, Logged
+from understudy.certificates.evidence import FIRST_RULES, RULES
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.live.models import (
@@ -26,7 +27,7 @@ from understudy.live.models import (
 from understudy.live.store.records import pack_doubles
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
-from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory, Warmup
+from understudy.logs.features import LearnerFactory, Warmup
 from understudy.logs.policy import Policy
 from understudy.logs.schema import (
     ACTION,
@@ -133,7 +134,7 @@ class StudySpec(BaseModel):
         FIRST_RULES,
         ge=FIRST_RULES,
         le=RULES,
-        description="version of the rules that make learners; new studies get the newest",
+        description="version of the rules of learners and certificates; new studies get the newest",
     )
 
     @staticmethod

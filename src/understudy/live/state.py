@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 
 from understudy.behaviors import Logged
+from understudy.certificates.evidence import FIRST_RULES
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
@@ -45,7 +46,6 @@ from understudy.live.store.records import Decision, Snapshot, unpack_doubles
 from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import (
-    FIRST_RULES,
     ConstantContexts,
     ContextFeatures,
     Warmup,
