@@ -416,7 +416,8 @@ class StudySpec(BaseModel):
         if settings.columns.experts:
             reason = "events have no probabilities of experts, which this policy mixes"
             remedy = "learn a policy without columns of experts"
-            raise InvalidArgument("policy", settings.columns.experts, reason, remedy)
+            name = "policy.settings.columns.experts"
+            raise InvalidArgument(name, settings.columns.experts, reason, remedy)
         behavior: object = settings.behavior
         if isinstance(study.behavior, np.ndarray):
             behavior = dict(zip(policy.actions.texts, study.behavior.tolist(), strict=True))
@@ -456,10 +457,10 @@ def refuse_units(policy: Policy) -> None:
 
     Its file does not name them, so a study could use one again without noticing.
     """
-    if policy.settings.columns.unit is not None:
+    if (unit := policy.settings.columns.unit) is not None:
         reason = "it was learned from units, which may be used once, and does not name them"
         remedy = "create a new study with unit_rows, or go on with the study that learned it"
-        raise InvalidArgument("policy", "policy.json", reason, remedy)
+        raise InvalidArgument("policy.settings.columns.unit", unit, reason, remedy)
 
 
 def _can_name(experts: Mapping[str, str]) -> bool:
