@@ -109,8 +109,8 @@ class StudySpec(BaseModel):
         None,
         ge=SMALLEST_PROBABILITY,
         le=1.0,
-        description="every action that the policy may play has at least this propensity in every "
-        "decision; certificates are sharper then",
+        description="every action has at least this propensity in every decision; certificates are "
+        "sharper then",
     )
     unit_rows: int | None = Field(
         None,
