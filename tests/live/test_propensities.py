@@ -198,17 +198,10 @@ VECTORS, FLOOR = {"propensity_vectors": True}, {"least_propensity": 0.1}
             "gives the action that was taken 0",
         ),
         (
-            FLOOR,
-            {"propensity": 0.05},
-            "propensity",
-            "0.05: the least propensity is declared as 0.1; send what it was",
-        ),
-        (FLOOR, {"propensity": 0.9}, "propensity", "which leaves at most 0.8 for"),
-        (
             FLOOR | VECTORS,
-            {"propensity_vector": {"south": 1.0}},
+            {"propensity_vector": {"north": 0.05, "south": 0.9}},
             "propensity_vector",
-            "1: the least",
+            "sums to 0.95",
         ),
     ],
 )
@@ -221,10 +214,19 @@ def test_an_event_that_contradicts_its_study(
     assert said in found[field]
 
 
-@pytest.mark.parametrize("q", [0.1, 0.1 - 1e-9, 0.8, 0.8 + 1e-9])
-def test_propensities_at_the_declared_limits(q: float) -> None:
-    study = StudySpec.of({"name": "study", "actions": K, **FLOOR})
-    assert study.faults(Event(id="1", action="south", propensity=q)) == {}
+@pytest.mark.parametrize(
+    ("q", "contradicts"),
+    [
+        *((0.1, 0), (0.1 - 1e-9, 0), (0.8, 0), (0.8 + 1e-9, 0)),
+        *((0.09, 1), (0.81, 1), (1.0, 1), (1e-9, 1)),
+    ],
+)
+def test_propensities_at_the_declared_limits(tmp_path: Path, q: float, contradicts: int) -> None:
+    """All are accepted; only those within the limits are learned from."""
+    single = SingleStudy(tmp_path, actions=K, **FLOOR)
+    single.send(Event(id="1", action="south", propensity=q, reward=1.0))
+    state = single.study.state
+    assert (state.rounds, state.contradictions) == (1 - contradicts, contradicts)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 import understudy as us
-from understudy.logs.features import RULES, LearnerFactory, Warmup
+from understudy.certificates.evidence import RULES
+from understudy.logs.features import LearnerFactory, Warmup
 
 pytestmark = pytest.mark.plain
 

@@ -30,7 +30,9 @@ from understudy.errors import InvalidArgument
 from understudy.schedules import geometric_grid
 from understudy.types import Integers, kernel_view, read_only, saved
 
-FIRST_RULES, RULES = 1, 2  # versions of the rules of certificates: of release 0.5, and of new ones
+# Versions of the rules: of release 0.5, and of what is new. Certificates have one, and so have
+# learners from logs (`understudy.logs.features`): a live study has one version for both.
+FIRST_RULES, RULES = 1, 2
 LOWER, UPPER, GAIN, LOSS = range(4)  # the parts of a certificate, in the order of its sums
 
 LARGEST_BET = 0.9  # of the λ on a gain x ≥ −1: below 1, so that no round can take all the wealth

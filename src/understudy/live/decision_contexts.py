@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from understudy.certificates.evidence import FIRST_RULES
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision
 from understudy.logs.evaluation.sticky_columns import StickyColumns, StickyDetector
-from understudy.logs.features import FIRST_RULES
 from understudy.logs.schema import CONTEXT, ESTIMATED
 
 ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text

@@ -32,7 +32,7 @@ Id = Annotated[
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Value = Annotated[str, StringConstraints(max_length=1_000, pattern=STORABLE)]
 Context = dict[Text, Number | bool | Value | None]
 # Of what users send: unknown fields are errors, and "1" is no number.
@@ -56,6 +56,7 @@ class Event(BaseModel):
         None,
         ge=SMALLEST_PROBABILITY,
         le=1.0,
+        allow_inf_nan=False,
         description="the probability with which production took it, at that moment",
     )
     propensity_vector: dict[Text, Probability] | None = Field(

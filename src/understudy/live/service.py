@@ -210,6 +210,10 @@ def _begun(spec: StudySpec, base: Policy | None = None) -> StudyState:
         raise
     except Exception as error:
         log.warning("a study that cannot begin", study=spec.name, exc_info=error)
+        reason = f"its study cannot begin ({type(error).__name__})"
+        if base is None:
+            remedy = "name another learner"
+            raise InvalidArgument("learner", spec.learner, reason, remedy) from error
         remedy = "send one that `understudy learn` or a service wrote"
-        raise InvalidArgument("policy", "policy.json", "it cannot be used", remedy) from error
+        raise InvalidArgument("policy", None, reason, remedy) from error
     return state

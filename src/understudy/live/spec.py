@@ -12,6 +12,7 @@ import polars as pl
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, ValidationError
 
 from understudy.behaviors import Behavior, Logged
+from understudy.certificates.evidence import FIRST_RULES, RULES
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.live.models import (
@@ -26,7 +27,7 @@ from understudy.live.models import (
 from understudy.live.store.records import pack_doubles
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
-from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory, Warmup
+from understudy.logs.features import LearnerFactory, Warmup
 from understudy.logs.policy import Policy
 from understudy.logs.schema import (
     ACTION,
@@ -108,8 +109,8 @@ class StudySpec(BaseModel):
         None,
         ge=SMALLEST_PROBABILITY,
         le=1.0,
-        description="every action that the policy may play has at least this propensity in every "
-        "decision; certificates are sharper then",
+        description="every action has at least this propensity in every decision; certificates are "
+        "sharper then",
     )
     unit_rows: int | None = Field(
         None,
@@ -133,7 +134,7 @@ class StudySpec(BaseModel):
         FIRST_RULES,
         ge=FIRST_RULES,
         le=RULES,
-        description="version of the rules that make learners; new studies get the newest",
+        description="version of the rules of learners and certificates; new studies get the newest",
     )
 
     @staticmethod
@@ -312,8 +313,8 @@ class StudySpec(BaseModel):
                 "this study has none: leave it out, or create one with propensity_vectors, in "
                 "which every decision has one, whatever its action"
             )
-        elif index is not None and not found:
-            found |= self._faults_of_propensities(event, index)
+        elif event.propensity_vector is not None and index is not None and not found:
+            found |= self._faults_of_vector(event.propensity_vector, index, event.propensity)
         if event.context is not None or self.unit_rows is None:
             wrong = self.fault_of_context(event.context)
             found |= {} if wrong is None else {"context": wrong}
@@ -335,41 +336,28 @@ class StudySpec(BaseModel):
             found["context"] = wrong
         return found
 
-    def _faults_of_propensities(self, event: Event, index: int) -> dict[str, str]:
-        """Return what contradicts the declared least propensity, or one another."""
-        q, given = event.propensity, event.propensity_vector
-        vector = None
-        if given is not None:
-            unknown = [label for label in given if label not in self.action_index]
-            if unknown:
-                known = first_few(self.labels.labels)
-                return {VECTOR: f"{unknown[0][:40]!r} is unknown: send propensities of {known}"}
-            vector = self._vector(given)
-            q = float(vector[index]) if q is None else q
-            if q < SMALLEST_PROBABILITY:
-                return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
-        if q is None or (vector is None and self.least_propensity is None):
-            return {}
-        for field, vectors in (("propensity", None), (VECTOR, vector)):
-            rows = None if vectors is None else vectors[np.newaxis]
-            one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, rows)
-            try:
-                self._event_spec.check(one)
-            except InvalidEvent as error:
-                if field == VECTOR:
-                    return {field: f"{error.reason}; {error.remedy}"}
-                sent = field if event.propensity is not None else VECTOR
-                remedy = (
-                    "send what it was; if that is it, create a study with a smaller "
-                    "least_propensity, or none"
-                )
-                return {sent: f"{q:g}: {error.reason}; {remedy}"}
-        return {}
+    def _faults_of_vector(
+        self, given: Mapping[str, float], index: int, propensity: float | None
+    ) -> dict[str, str]:
+        """Return why these are no propensities of all actions.
 
-    @cached_property
-    def _event_spec(self) -> EventSpec:
-        assert self.pi_b is not None  # propensities are logged
-        return EventSpec.for_behavior(self.pi_b)
+        A vector that contradicts the declared least propensity is no fault: such a decision is
+        stored and counts, because the events that are left without it are chosen by their action.
+        """
+        unknown = [label for label in given if label not in self.action_index]
+        if unknown:
+            known = first_few(self.labels.labels)
+            return {VECTOR: f"{unknown[0][:40]!r} is unknown: send propensities of {known}"}
+        vector = self._vector(given)
+        q = float(vector[index]) if propensity is None else propensity
+        if q < SMALLEST_PROBABILITY:
+            return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
+        one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, vector[np.newaxis])
+        try:
+            EventSpec.for_behavior(Logged(n_actions=len(self.labels))).check(one)
+        except InvalidEvent as error:
+            return {VECTOR: f"{error.reason}; {error.remedy}"}
+        return {}
 
     def _vector(self, given: Mapping[str, float]) -> Array:
         vector = np.zeros(len(self.labels))
@@ -428,7 +416,8 @@ class StudySpec(BaseModel):
         if settings.columns.experts:
             reason = "events have no probabilities of experts, which this policy mixes"
             remedy = "learn a policy without columns of experts"
-            raise InvalidArgument("policy", settings.columns.experts, reason, remedy)
+            name = "policy.settings.columns.experts"
+            raise InvalidArgument(name, settings.columns.experts, reason, remedy)
         behavior: object = settings.behavior
         if isinstance(study.behavior, np.ndarray):
             behavior = dict(zip(policy.actions.texts, study.behavior.tolist(), strict=True))
@@ -468,10 +457,10 @@ def refuse_units(policy: Policy) -> None:
 
     Its file does not name them, so a study could use one again without noticing.
     """
-    if policy.settings.columns.unit is not None:
+    if (unit := policy.settings.columns.unit) is not None:
         reason = "it was learned from units, which may be used once, and does not name them"
         remedy = "create a new study with unit_rows, or go on with the study that learned it"
-        raise InvalidArgument("policy", "policy.json", reason, remedy)
+        raise InvalidArgument("policy.settings.columns.unit", unit, reason, remedy)
 
 
 def _can_name(experts: Mapping[str, str]) -> bool:

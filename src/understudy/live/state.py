@@ -9,20 +9,27 @@ In a study with units a decision is the first event of a unit. It is processed w
 all its events are known, or its wait is over: its reward is their sum divided by the declared
 number of events. A unit whose events have other actions than its first one is not sticky, so what
 it earned is not that of its action: its reward counts as unknown.
+
+Such a unit, and a decision whose propensities contradict the declared least one, are rejected rows,
+as in `us.logs.learn`: they are not learned from, and count in the certificate with the worst that
+they may have been.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from understudy.behaviors import Logged
+from understudy.certificates.evidence import FIRST_RULES
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
@@ -39,7 +46,6 @@ from understudy.live.store.records import Decision, Snapshot, unpack_doubles
 from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import (
-    FIRST_RULES,
     ConstantContexts,
     ContextFeatures,
     Warmup,
@@ -48,7 +54,7 @@ from understudy.logs.features import (
 from understudy.logs.learn import coverage_of_policy
 from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
-from understudy.logs.rules import RejectReason
+from understudy.logs.rules import AGAINST_LEAST, RejectReason, limit_faults
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import (
     ESTIMATED,
@@ -78,10 +84,11 @@ class StudyState:
     share this list, and only add to it. `warmup` counts them afterwards, and `warmup_plays` their
     actions until then. `last_features` are those of the last rows, over which a policy with
     contexts is averaged. `expired` counts the decisions that got the default reward, or, with
-    units, whose wait was over, and `changing` the units whose action changed. `base_study` is the
-    study in the policy.json that this one continues, if any. `search` looks for `sticky` contexts
-    in the first decisions; like a warm-up's rows, it is shared. Sticky columns of the log that the
-    policy.json was learned from stay, as its rows count too.
+    units, whose wait was over, and `rejected` the rejected ones by reason. `base_study` is the
+    study in the policy.json that this one continues, if any, and `base_refused` counts the rejected
+    rows of its log. `search` looks for `sticky` contexts in the first decisions; like a warm-up's
+    rows, it is shared. Sticky columns of the log that the policy.json was learned from stay, as its
+    rows count too.
 
     `least_warmup` is the number of decisions that a warm-up has at least, if that is known: version
     0.5.0 ended none at a number of bytes, and doubled its size after any error.
@@ -90,7 +97,7 @@ class StudyState:
     spec: StudySpec
     seq: int = 0
     expired: int = 0
-    changing: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
     study: Study | None = None
     settings: Settings | None = None
     contextual: ContextFeatures | None = None
@@ -101,6 +108,7 @@ class StudyState:
     warmup: int = 0
     last_features: Array | None = None
     base_study: Study | None = None
+    base_refused: Mapping[str, int] = field(default_factory=dict)
     least_warmup: int = 0
     search: StickySearch | None = None
     sticky: StickyColumns | None = None
@@ -111,7 +119,10 @@ class StudyState:
         empty = StudyState(spec, search=StickySearch() if may_be_sticky(spec) else None)
         if base is not None:
             policy = from_text(base) if isinstance(base, str) else base
-            return replace(empty._with_policy(policy), base_study=policy.study)
+            # 0.5.0 forgot the rejected rows, and its studies go on as they began.
+            refused = {} if spec.rules == FIRST_RULES else policy.refused
+            continued = empty._with_policy(policy)
+            return replace(continued, base_study=policy.study, base_refused=refused)
         if spec.context is not None:
             return empty
         return empty._begin_learning(choose(spec.wanted, spec.factory()), None)
@@ -125,7 +136,7 @@ class StudyState:
             self._with_policy(policy),
             seq=snapshot.seq,
             expired=snapshot.expired,
-            changing=policy.refused.get(RejectReason.UNIT_CHANGES, 0),
+            rejected=Counter(policy.refused) - Counter(self.base_refused),
         )
         if found.search is not None and not search_ends(found.seq):
             examined = 0
@@ -136,9 +147,10 @@ class StudyState:
         if found.contextual is None:
             return found
         rows, features = min(LAST, found.learned), None  # without the warm-up
-        for decisions in last(rows):
-            frame = found._context_frame(list(map(context_bytes, decisions)))
-            features = last_rows(features, found.contextual.features(frame))
+        for decisions in last(rows + sum(found.rejected.values())) if rows else ():
+            valid = without(decisions, reject_reasons(decisions, found.spec))
+            frame = found._context_frame(list(map(context_bytes, valid)))
+            features = last_rows(features, found.contextual.features(frame))[-rows:]
         return replace(found, last_features=features)
 
     def _with_policy(self, policy: Policy) -> StudyState:
@@ -173,20 +185,20 @@ class StudyState:
         """Return the state after more decisions, each of them ready."""
         if not decisions:
             return self
-        events, changing = self.spec.unit_rows, self.changing
+        events, reasons = self.spec.unit_rows, reject_reasons(decisions, self.spec)
         if events is None:
             expired = sum(decision.reward is None for decision in decisions)
         else:
             expired = sum(not decision.is_rewarded(events) for decision in decisions)
-            changing += sum(decision.changes_action for decision in decisions)
-        advanced = replace(
-            self, seq=decisions[-1].seq, expired=self.expired + expired, changing=changing
-        )
+        advanced = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
+        if reasons:
+            rejected = Counter(self.rejected) + Counter(reasons.values())
+            advanced = replace(advanced, rejected=rejected)
         if self.search is not None:
             advanced = advanced._examine(decisions, after=self.seq)
         if self.study is None:
-            return advanced._warm_up(decisions)
-        return advanced._learn(self.study, decisions)
+            return advanced._warm_up(decisions, reasons)
+        return advanced._learn(self.study, decisions, reasons)
 
     def _examine(self, decisions: Sequence[Decision], after: int) -> StudyState:
         """Return the state with the finding about sticky contexts, while the search goes on."""
@@ -197,7 +209,9 @@ class StudyState:
         rest = None if search_ends(search.seq) else search
         return replace(self, search=rest, sticky=found if found.found else self.sticky)
 
-    def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
+    def _warm_up(
+        self, decisions: Sequence[Decision], reasons: Mapping[int, RejectReason]
+    ) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.
 
         If all contexts of the warm-up are equal, its size doubles. It ends early with the decision
@@ -206,7 +220,7 @@ class StudyState:
         """
         rows, size, total = self._rows_to_extend(), self._warmup_size, self.warmup_bytes
         for count, decision in enumerate(decisions, start=1):
-            if decision.changes_action:
+            if decision.seq in reasons:
                 continue
             context = context_bytes(decision)
             rows.append((decision.action, context, decision.propensity))
@@ -230,7 +244,7 @@ class StudyState:
                     ) from None
             else:
                 learned = ready.after(decisions[count:])
-                own = ("seq", "expired", "changing", "search", "sticky")
+                own = ("seq", "expired", "rejected", "search", "sticky")
                 return replace(learned, **{name: getattr(self, name) for name in own})
         counted = self._count_plays(decisions)
         return replace(counted, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
@@ -271,17 +285,14 @@ class StudyState:
         counted = self._count_plays(decisions) if self.study is None and decisions else self
         return replace(counted, warmup_rows=(), warmup_count=0, warmup_bytes=0)
 
-    def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
+    def _learn(
+        self, study: Study, decisions: Sequence[Decision], reasons: Mapping[int, RejectReason]
+    ) -> StudyState:
         spec, q, x, last, vectors = self.spec, None, None, self.last_features, None
-        rejected, default = None, spec.expired_reward
-        if spec.unit_rows is None:
-            earned = [default if d.reward is None else d.reward for d in decisions]
-        else:
-            rejected = _rejected(decisions, logged=spec.propensity_source == LOGGED)
-            decisions = [decision for decision in decisions if not decision.changes_action]
-            earned = [reward_of(decision, spec) for decision in decisions]
+        rejected = _rejected(decisions, reasons, spec) if reasons else None
+        decisions = without(decisions, reasons)
         actions = np.array([d.action for d in decisions], dtype=np.int64)
-        rewards = np.array(earned, dtype=np.float64)
+        rewards = np.array([reward_of(d, spec) for d in decisions], dtype=np.float64)
         if spec.propensity_source == LOGGED:
             q = np.array([d.propensity for d in decisions], dtype=np.float64)
         if spec.propensity_vectors:
@@ -297,6 +308,16 @@ class StudyState:
 
     def _context_frame(self, contexts: Sequence[bytes]) -> pl.DataFrame:
         return context_frame(self.spec.context or {}, contexts)
+
+    @property
+    def changing(self) -> int:
+        """The number of units whose action changed."""
+        return self.rejected.get(RejectReason.UNIT_CHANGES, 0)
+
+    @property
+    def contradictions(self) -> int:
+        """The number of decisions whose propensities contradict the declared least one."""
+        return sum(self.rejected.get(reason, 0) for reason in AGAINST_LEAST)
 
     @property
     def learned(self) -> int:
@@ -399,7 +420,7 @@ class StudyState:
             settings=self.settings,
             average=average_policy(self.study, self.contextual, self.last_features),
             files=(),
-            refused={RejectReason.UNIT_CHANGES.value: self.changing} if self.changing else {},
+            refused=dict(sorted((Counter(self.base_refused) + Counter(self.rejected)).items())),
             warmup=self.warmup,
             contextual=self.contextual,
             sticky=self.sticky,
@@ -408,7 +429,7 @@ class StudyState:
     @cached_property
     def result(self) -> LearnResult | None:
         """The result of learning, with coverage and verdict; None before the first row."""
-        if self.policy is None or not self.rounds:
+        if self.policy is None or not (self.rounds or self.rejected):
             return None
         nothing = Provenance((), {}, pl.DataFrame(schema=QUARANTINE))
         coverage = coverage_of_policy(self.policy)
@@ -432,30 +453,63 @@ def _squared_features(learner: Any) -> int:
 
 def reward_of(decision: Decision, spec: StudySpec) -> float:
     """Return the reward with which a ready decision counts."""
-    default, events = spec.expired_reward, (decision, *decision.events)
-    rewards = [default if event.reward is None else event.reward for event in events]
+    default = spec.expired_reward
     if spec.unit_rows is None:
-        return rewards[0]
+        return default if decision.reward is None else decision.reward
+    events = (decision, *decision.events)
+    rewards = [default if event.reward is None else event.reward for event in events]
     total = functools.reduce(operator.add, rewards)  # in their order, as a log of them is summed
     mean = total / spec.unit_rows
     return min(max(mean, spec.scale.low), spec.scale.high)  # rounding may lead out of the range
 
 
-def _rejected(decisions: Sequence[Decision], *, logged: bool) -> Rejected | None:
-    """Return the units whose action changes; None if there are none.
+def reject_reasons(decisions: Iterable[Decision], spec: StudySpec) -> dict[int, RejectReason]:
+    """Return why decisions are rejected rows, by their `seq`; all others are valid.
 
-    The action of the first event was drawn with its propensity. The reward of the unit is unknown.
+    The reasons are those that `us.logs.learn` finds in the exported log.
     """
-    valid = np.array([not decision.changes_action for decision in decisions])
-    if valid.all():
+    if spec.unit_rows is None and spec.least_propensity is None:
+        return {}
+    found = ((decision.seq, _reject_reason(decision, spec)) for decision in decisions)
+    return {seq: reason for seq, reason in found if reason is not None}
+
+
+def _reject_reason(decision: Decision, spec: StudySpec) -> RejectReason | None:
+    if decision.changes_action:
+        return RejectReason.UNIT_CHANGES
+    if decision.propensity is None or not isinstance(spec.pi_b, Logged):
         return None
-    units = [decision for decision in decisions if decision.changes_action]
+    low, high = spec.pi_b.range
+    vector = decision.propensity_vector
+    if vector is not None and unpack_doubles(vector).min() < low:
+        return RejectReason.PROPENSITY_CONTRADICTS
+    faults = limit_faults(decision.propensity, low, high)
+    return next((reason for reason, there in faults if there), None)
+
+
+def without(
+    decisions: Sequence[Decision], reasons: Mapping[int, RejectReason]
+) -> Sequence[Decision]:
+    """Return the decisions that are not rejected."""
+    return [one for one in decisions if one.seq not in reasons] if reasons else decisions
+
+
+def _rejected(
+    decisions: Sequence[Decision], reasons: Mapping[int, RejectReason], spec: StudySpec
+) -> Rejected:
+    """Return the rejected ones of some decisions.
+
+    The reward of a unit whose action changes is unknown. All else that was sent is known.
+    """
+    rows = [decision for decision in decisions if decision.seq in reasons]
+    earned = [spec.scale.high if row.changes_action else reward_of(row, spec) for row in rows]
+    logged = spec.propensity_source == LOGGED
     return Rejected(
-        valid,
-        np.array([unit.action for unit in units], dtype=np.int64),
-        np.ones(len(units)),
-        np.zeros(len(units), dtype=np.bool_),
-        np.array([unit.propensity for unit in units], dtype=np.float64) if logged else None,
+        np.array([decision.seq not in reasons for decision in decisions]),
+        np.array([row.action for row in rows], dtype=np.int64),
+        spec.scale.unit(np.array(earned, dtype=np.float64)),
+        np.array([not row.changes_action for row in rows]),
+        np.array([row.propensity for row in rows], dtype=np.float64) if logged else None,
     )
 
 

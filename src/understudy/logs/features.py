@@ -18,6 +18,7 @@ import polars as pl
 
 from understudy import kernels, learners
 from understudy.behaviors import Behavior, Logged
+from understudy.certificates.evidence import FIRST_RULES, RULES
 from understudy.constraints import NONNEGATIVE, Array, enforce, integer
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.formatting import counted
@@ -60,9 +61,6 @@ RAW_RIDGE, FOURIER_RIDGE = 1.0, 0.1  # ℓ of features of size 1, and of cosines
 MOST_CELLS = 1_000  # combinations of labels with a learner of their own: a state of some MB
 ROWS_PER_CELL = 2  # in a warm-up of a tenth, so some 20 in the log: fewer teach a table nothing
 DECIMALS = 1e-6  # of logged propensities, which may have few digits: their sum misses 1 by so much
-# Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone, and
-# whose LinProd has the curvature 1.
-FIRST_RULES, RULES = 1, 2
 COUNT = integer(0, "pass a number of rows")
 NO_LABELS = (
     "it has one learner for each combination of labels, and these columns hold numbers, or one "
@@ -191,8 +189,9 @@ class LearnerFactory:
     """Makes learners by name for a log: its behavior policy, its horizon, its warm-up.
 
     `behavior` is None if propensities are unknown. `rules` is the version of the rules here: a
-    study that is processed again from its first decision needs those of its creation. `restricted`:
-    production may not play every action in every row.
+    study that is processed again from its first decision needs those of its creation. By the first
+    ones, V comes from plays alone, and LinProd has the curvature 1. `restricted`: production may
+    not play every action in every row.
     """
 
     behavior: Behavior | None

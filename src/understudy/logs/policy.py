@@ -251,7 +251,8 @@ class Policy:
             return None
         reason = "a live study learned it from units, and its file does not name them"
         remedy = "export the log of the study, and learn from it with --unit unit"
-        raise InvalidArgument("policy", self.settings.columns.unit, reason, remedy)
+        name = "policy.settings.columns.unit"
+        raise InvalidArgument(name, self.settings.columns.unit, reason, remedy)
 
     def knows(self, fingerprints: Iterable[str]) -> bool:
         """Whether it was learned from one of these files."""

@@ -319,9 +319,21 @@ def number_rule(column: BoundedColumn) -> Rule:
 def limit_rule(column: BoundedColumn, low: float, high: float) -> Rule:
     """The rule that a propensity does not contradict the least one that was declared."""
     value = column.library.col(column.parsed)
-    holds = (value >= low) & (value <= high)
-    below = RejectReason.PROPENSITY_BELOW_LEAST, value < low
-    return Rule(holds, (below, (RejectReason.PROPENSITY_CONTRADICTS, ~holds)))
+    return Rule((value >= low) & (value <= high), limit_faults(value, low, high))
+
+
+def limit_faults(value: Any, low: float, high: float) -> tuple[tuple[RejectReason, Any], ...]:
+    """What a propensity contradicts, if it is out of the `Logged.range` from `low` to `high`.
+
+    The propensity is a number or an expression, and so is whether a fault is there.
+
+    >>> [reason.value for reason, there in limit_faults(0.05, 0.1, 0.9) if there]
+    ['propensity is below the least one']
+    """
+    return (
+        (RejectReason.PROPENSITY_BELOW_LEAST, value < low),
+        (RejectReason.PROPENSITY_CONTRADICTS, value > high),
+    )
 
 
 @functools.cache

@@ -10,14 +10,13 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from understudy.behaviors import Behavior, Logged
+from understudy.certificates.evidence import FIRST_RULES, RULES
 from understudy.constraints import HORIZON, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
 from understudy.formatting import counted, list_some
 from understudy.learners import Exp4, Outside
 from understudy.logs.features import (
-    FIRST_RULES,
     NEED_CONTEXTS,
-    RULES,
     WITHOUT_PROPENSITIES,
     WITHOUT_PROPENSITIES_OF_COLUMNS,
     LearnerFactory,

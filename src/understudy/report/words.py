@@ -280,7 +280,10 @@ def explain_obstacle(
         why = f"it contradicts {counted(rows, 'quarantined row')}"
         if not rows:
             why = "actions that the policy plays occur too rarely for it (see the coverage)"
-        return f"The declared least propensity is wrong: {why}. {remedy[0].upper()}{remedy[1:]}."
+        return (
+            f"The declared least propensity is wrong: {why}. {remedy[0].upper()}{remedy[1:]} (a "
+            "live study: create it again, with a smaller least_propensity or none)."
+        )
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding
         return (

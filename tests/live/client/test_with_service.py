@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import math
 import random
 import re
 import shlex
@@ -68,6 +69,8 @@ def test_propensities_and_units_reach_the_study(client: us.live.Client) -> None:
     assert [field for field, _ in refused.value.fields] == ["propensity_vector"]
     with pytest.raises(us.errors.InvalidEvent, match=r"propensity_vector.red = 2: it must be at"):
         cups.observe("red", 1.0, propensity_vector={"red": 2}, unit="c")
+    with pytest.raises(us.errors.InvalidEvent, match=r"_vector.red = nan: .* finite number; pass"):
+        cups.observe("red", 1.0, propensity_vector={"red": math.nan}, unit="c")
     with pytest.raises(Refused, match="may be used once"):
         client.load_snapshot("cups-2", cups.snapshot())
 

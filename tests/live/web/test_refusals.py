@@ -17,11 +17,14 @@ from starlette.responses import Response
 
 from tests.support.asgi import Answer, ask
 from tests.support.strategies import quick
+from understudy.live import models
+from understudy.live.spec import StudySpec
 from understudy.live.web.hot_paths import HotPaths
 from understudy.live.web.refusals import (
     HANDLERS,
     MOST_ERRORS,
     MOST_FIELDS,
+    WrongFields,
     parse_json,
     refuse,
     validate,
@@ -145,7 +148,7 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
         {"events": [{"id": "a"}, {"id": "b", "reward": "high"}, {"id": "", "reward": 1.5}]},
         {
             "events.1.reward": '"high": it must be a valid number',
-            "events.2.id": '"": string should have at least 1 character',
+            "events.2.id": '"": it is empty; send a text',
             "events.2.reward": "1.5: it must be less than or equal to 1",
         },
     ),
@@ -164,13 +167,13 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
     ),
     (
         "/batch",
-        b'{"events": [{"id": "a", "reward": 1, "reward": 0}]}',
-        {"reward": "it is there twice; send it once"},
+        b'{"events": [{"id": "a"}, {"id": "b", "reward": 1, "reward": 0}]}',
+        {"events.1.reward": "it is there twice; send it once"},
     ),
     (
         "/batch",
-        rb'{"events": [{"id": "a", "\u0072eward": 1, "reward": 0}]}',
-        {"reward": "it is there twice; send it once"},
+        rb'{"events": [{"id": "a"}, {"\u0072eward": 1, "reward": 0}]}',
+        {"events.1.reward": "it is there twice; send it once"},
     ),
     (
         "/batch",
@@ -189,6 +192,48 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
 @pytest.mark.parametrize(("path", "value", "expected"), CASES)
 def test_each_wrong_field_is_told_once(path: str, value: Any, expected: dict[str, str]) -> None:
     assert wrong(path, value) == expected
+
+
+TWICE = "it is there twice; send it once"
+EMPTY = '"": it is empty; send a text'
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "field", "said"),
+    [
+        (StudySpec, '"unit": "user"', "unit", "there is no such field; did you mean unit_rows?"),
+        (
+            StudySpec,
+            '"propensity_vector": {}',
+            "propensity_vector",
+            "there is no such field; did you mean propensity_vectors?",
+        ),
+        (models.Event, '"unit_rows": 2', "unit_rows", "there is no such field; did you mean unit?"),
+        (models.Event, '"propensity_vector": {"x": 1, "x": 0}', "propensity_vector.x", TWICE),
+        (models.Event, '"context": {"a": [{"b": 1}, {"b": 1, "b": 1}]}', "context.a.1.b", TWICE),
+        (models.Event, '"unit": ""', "unit", EMPTY),
+        (models.Event, '"action": ""', "action", EMPTY),
+        (
+            models.Event,
+            '"action": 9223372036854775808',
+            "action",
+            "9223372036854775808: it must be less than or equal to 9223372036854775807",
+        ),
+        (
+            models.Event,
+            '"unit": 0.5',
+            "unit",
+            "0.5: it must be a valid string, or a valid integer",
+        ),
+    ],
+)
+def test_the_words_about_fields_of_events_and_studies(
+    model: type[BaseModel], text: str, field: str, said: str
+) -> None:
+    beside = '"name": "a", "actions": [0, 1]' if model is StudySpec else '"id": "a"'
+    with pytest.raises(WrongFields) as wrong_fields:
+        validate(model, parse_json(f"{{{beside}, {text}}}"))
+    assert wrong_fields.value.fields == {field: said}
 
 
 def test_one_wrong_field_is_told_in_the_message_and_several_are_counted() -> None:

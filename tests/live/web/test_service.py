@@ -259,7 +259,7 @@ def test_contexts(client: httpx.Client) -> None:
         ("null", 422, 'context: send {"age": …'),
         ("[1]", 422, "context: a list of 1 item: it must be an object"),
         ('{"age": [1]}', 422, "context.age: a list of 1 item: it must be a valid number, or "),
-        ('{"age": 1, "age": 2}', 422, "age: it is there twice; send it once"),
+        ('{"age": 1, "age": 2}', 422, "context.age: it is there twice; send it once"),
         ('{"age": "old"}', 422, "context: {'age': 'old'}: age is a number"),
     ],
 )
@@ -436,7 +436,7 @@ def test_a_snapshot_is_bounded_and_only_one_is_loaded_at_a_time(client: httpx.Cl
     assert "33,554,432" in large.json()["message"]
     parts = client.post(load, content=b"[" + b"[]," * (MOST_COMMAS + 1) + b"[]]", headers=kind)
     assert (parts.status_code, parts.json()["fields"][0]["field"]) == (422, "policy")
-    assert "too many parts" in parts.json()["message"]
+    assert parts.json()["message"].startswith("policy: it has too many parts")
 
     begun, go_on = threading.Event(), threading.Event()
 

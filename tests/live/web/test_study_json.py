@@ -95,6 +95,26 @@ def test_units_are_counted_and_shown(tmp_path: Path) -> None:
     assert 'understudy_changing_units_total{study="study"} 1.0' in metrics
 
 
+@pytest.mark.parametrize("learned", [0, 1])
+def test_contradictions_are_counted_and_shown(tmp_path: Path, learned: int) -> None:
+    single = SingleStudy(tmp_path, least_propensity=0.1)
+    events = [Event(id=f"{i}", action="a", propensity=0.05, reward=1.0) for i in range(3)]
+    fine = Event(id="fine", action="a", propensity=0.5, reward=1.0)
+    single.send(*events, *[fine] * learned)
+    views, ask = shown(single)
+    now = ask("/v1/studies/study").json
+    counts = ("decisions", "folded", "learned", "contradictions", "refused")
+    assert [now[name] for name in counts] == [3 + learned, 3 + learned, learned, 3, {}]
+    assert ask("/v1/studies/study/certificate").json["verdict"] == "cannot tell"
+    page = views.view("study")
+    said = "propensities of 3 decisions contradict the declared least one, 0.1."
+    assert said in page["fragments"]["events"]
+    assert page["kind"] == "cannot tell"
+    assert "quarantined" in page["why"]
+    metrics = ask("/metrics").body.decode()
+    assert 'understudy_contradictions_total{study="study"} 3.0' in metrics
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -22,6 +22,7 @@ COUNTS = {  # of `StudyNow`
     "expired": "Decisions that got the default reward.",
     "later_events": "Events of units that came after those that count.",
     "changing_units": "Units whose action changed.",
+    "contradictions": "Decisions whose propensities contradict the declared least one.",
 }
 MOST_A_SECOND = 10  # lines: enough to see an attack, and some 300 MB a day at the most
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -42,6 +41,7 @@ WORDS = {  # by the type of an error of pydantic
     "missing": "it is missing; send it too",
     "greater_than_equal": "it must be at least {ge:g}",
     "too_short": "send {min_length} or more {name}",
+    "string_too_short": "it is empty; send a text",
 }
 PATTERNS = {
     NAMING: "it is no name of a study: send small letters, digits, dots, dashes and underscores, "
@@ -71,10 +71,20 @@ def parse_json(text: bytes | str, name: str = "the body") -> Any:
     {'id': 'a', 'reward': 0.5}
     """
     try:
-        return _decode(text if isinstance(text, str) else text.decode())
+        text = text if isinstance(text, str) else text.decode()
+        try:
+            return _decode(text)
+        except RepeatedName:
+            above = () if name == WHOLE else (name.removeprefix("the "),)
+            place = _repeated(_decode_pairs(text), above)
     except (ValueError, RecursionError) as error:
         fault = plain(error, LONGEST_FAULT)
         raise HTTPException(400, f"{name} is no JSON: {fault}") from None
+    raise WrongFields({_field(place or ()): "it is there twice; send it once"})
+
+
+class RepeatedName(Exception):
+    """A name is twice in an object."""
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -83,9 +93,23 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         raise ValueError(f"an object has {count(len(pairs))} names; send {most} at most")
     found = dict(pairs)
     if len(found) < len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise WrongFields({plain(name, LONGEST_INPUT): "it is there twice; send it once"})
+        raise RepeatedName
     return found
+
+
+def _repeated(value: Any, place: Place) -> Place | None:
+    """The place of the first name that is twice in an object; each object is a tuple of pairs."""
+    if not isinstance(value, tuple | list):
+        return None
+    inside = value if isinstance(value, tuple) else enumerate(value)
+    seen = set[int | str]()
+    for name, part in inside:
+        if name in seen:
+            return (*place, name)
+        seen.add(name)
+        if (found := _repeated(part, (*place, name))) is not None:
+            return found
+    return None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -93,6 +117,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
+_decode_pairs = json.JSONDecoder(object_pairs_hook=tuple).decode
 
 
 def validate(model: type[M], sent: Any) -> M:
@@ -215,20 +240,27 @@ def too_large(most: int) -> str:
 
 def _fields(errors: Sequence[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
     """Return a message for each wrong field, from pydantic's errors about the JSON."""
-    messages: dict[Place, str] = {}
+    by_place: dict[Place, list[Mapping[str, Any]]] = {}
     for error in errors:
         place = error["loc"] if sent is None else _place(error["loc"], error["type"], sent)
-        words = _words(error, place)
-        if place in messages:  # the other types of a union
-            messages[place] += f", or {words.removeprefix('it must be ')}"
-        else:
-            messages[place] = _shown(error) + words
+        by_place.setdefault(place, []).append(error)
+    messages: dict[Place, str] = {}
+    for place, found in by_place.items():
+        # A union fails once for each of its types; an error of the right type says enough.
+        right = [one for one in found if not one["type"].endswith(("_type", "literal_error"))]
+        first, *others = [_words(one, place) for one in right or found]
+        others = [f", or {words.removeprefix('it must be ')}" for words in others]
+        messages[place] = "".join([_shown(found[0]), first, *others])
     above = {place[:i] for place in messages for i in range(len(place))}
     return {
-        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: message
+        _field(place): message
         for place, message in messages.items()
         if place not in above  # an error inside a value says more than one about the whole
     }
+
+
+def _field(place: Place) -> str:
+    return ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE
 
 
 def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
@@ -251,13 +283,26 @@ def _words(error: Mapping[str, Any], place: Place) -> str:
     if kind in WORDS:
         return WORDS[kind].format(**context, name=name)
     if kind == "extra_forbidden":
-        meant = get_close_matches(name, NAMES, 1)
-        remedy = f"did you mean {meant[0]}?" if meant else "leave it out, or see /docs"
+        meant = _meant(name)
+        remedy = "leave it out, or see /docs" if meant is None else f"did you mean {meant}?"
         return f"there is no such field; {remedy}"
     if kind == "string_pattern_mismatch" and context["pattern"] in PATTERNS:
         return PATTERNS[context["pattern"]]
     message = error["msg"].replace("Input should be", "it must be")
     return plain(message[:1].lower() + message[1:], LONGEST_WORDS)
+
+
+def _meant(name: str) -> str | None:
+    """The field that a wrong name may stand for.
+
+    A field of an event is none of a study. That of the study, which begins as it does, is meant.
+
+    >>> [_meant(name) for name in ("unit", "propensity_vector", "propnsity", "colour")]
+    ['unit_rows', 'propensity_vectors', 'propensity', None]
+    """
+    others = [known for known in NAMES if known != name]
+    longer = [known for known in others if name in NAMES and known.startswith(name)]
+    return next(iter(longer or get_close_matches(name, others, 1)), None)
 
 
 def _shown(error: Mapping[str, Any]) -> str:

@@ -366,7 +366,7 @@ async def load_snapshot(
         if text.count(",") > MOST_COMMAS:
             reason = f"it has too many parts: more than {MOST_COMMAS:,} commas"
             remedy = "learn one with fewer columns or labels of contexts, or continue it with learn"
-            raise InvalidArgument("policy", "policy.json", reason, remedy)
+            raise InvalidArgument("policy", None, reason, remedy)
         study = await shared.service.create_from_policy(
             name,
             text,

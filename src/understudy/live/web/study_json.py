@@ -38,6 +38,8 @@ class StudyNow(BaseModel):
     With units, a decision is a unit. `expired` are those whose wait was over; `later_events` came
     after those that count; the rewards of `changing_units` are unknown, since their action changed;
     `later_changes` counts later events with another action.
+
+    `contradictions` are decisions whose propensities contradict the declared `least_propensity`.
     """
 
     model_config = ANSWER
@@ -56,6 +58,7 @@ class StudyNow(BaseModel):
     events_per_second: float
     later_events: int = 0
     changing_units: int = 0
+    contradictions: int = 0
     later_changes: int = 0
     fault: str | None = Field(description="why decisions are kept but not learned from, if so")
 
@@ -107,6 +110,7 @@ def describe(study: LiveStudy, state: StudyState, now: int) -> StudyNow:
         events_per_second=study.rate.at(now),
         later_events=study.later,
         changing_units=state.changing,
+        contradictions=state.contradictions,
         later_changes=study.other,
         fault=study.fault,
     )

@@ -164,7 +164,8 @@ class StudyView:
         }
 
     def _notes(self) -> list[str]:
-        return [note for note in (self._blocked(), self._changing()) if note]
+        notes = (self._blocked(), self._changing(), self._contradicting())
+        return [note for note in notes if note]
 
     def _changing(self) -> str:
         """A warning about units that did not keep their action."""
@@ -182,6 +183,16 @@ class StudyView:
             events = counted(now.later_changes, "later event")
             found.append(f"{events} had another action than the unit")
         return f"{', and '.join(found)}. Check how units get their action: they should keep it."
+
+    def _contradicting(self) -> str:
+        """A warning about decisions that the declared least propensity does not allow."""
+        found, least = self.now.contradictions, self.now.study.least_propensity
+        if not found or least is None:
+            return ""
+        return (
+            f"The propensities of {counted(found, 'decision')} contradict the declared least one, "
+            f"{number(least)}. Create the study again with a smaller one, or none."
+        )
 
     def _blocked(self) -> str:
         until = self.blocked_until
