@@ -157,6 +157,36 @@ def test_a_policy_of_eligible_sets_goes_on_without_centers(tmp_path: Path, *, se
     assert state.study.certificate.centered_rounds == (0 if sets else 61)
 
 
+@pytest.mark.parametrize("rules", [1, 2])
+def test_a_study_goes_on_from_a_policy_with_such_rows(rules: int) -> None:
+    """Its rejected rows still count, and are not those of the study; by rules 1 as in 0.5.0."""
+    columns = {
+        "action": K * 40,
+        "reward": [0.0, 1.0, 0.0] * 40,
+        "propensity": [0.05, 0.5, 0.4] * 40,
+    }
+    policy = us.logs.learn(pl.DataFrame(columns), actions=K, least_propensity=0.1).policy
+    spec = StudySpec.from_policy("more", policy, reward_wait=None, default_reward=None)
+    spec = spec.model_copy(update={"rules": rules})
+    begun = StudyState.begin(spec, policy.to_json())
+    assert begun.result is not None
+    assert (begun.result.coverage.obstacle == "wrong least propensity") == (rules == 2)
+    sent = [
+        Decision(i, str(i), 0, 0.05 if i % 2 else 0.2, None, 1, reward=1.0) for i in range(1, 8)
+    ]
+    state = begun.after(sent)
+    assert (state.contradictions, state.changing) == (4, 0)
+    snapshot = state.snapshot()
+    assert snapshot is not None
+    restored = begun.restored(snapshot, lambda _: [])
+    for found in (state, restored):
+        assert found.policy is not None
+        assert found.policy.refused == {
+            "propensity is below the least one": 44 if rules == 2 else 4
+        }
+        assert found.contradictions == 4
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])
 def test_an_export_has_the_vectors(tmp_path: Path, suffix: str) -> None:
     """Each as a mapping from actions to propensities, with every bit."""

@@ -17,14 +17,11 @@ from starlette.responses import Response
 
 from tests.support.asgi import Answer, ask
 from tests.support.strategies import quick
-from understudy.live import models
-from understudy.live.spec import StudySpec
 from understudy.live.web.hot_paths import HotPaths
 from understudy.live.web.refusals import (
     HANDLERS,
     MOST_ERRORS,
     MOST_FIELDS,
-    WrongFields,
     parse_json,
     refuse,
     validate,
@@ -192,48 +189,6 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
 @pytest.mark.parametrize(("path", "value", "expected"), CASES)
 def test_each_wrong_field_is_told_once(path: str, value: Any, expected: dict[str, str]) -> None:
     assert wrong(path, value) == expected
-
-
-TWICE = "it is there twice; send it once"
-EMPTY = '"": it is empty; send a text'
-
-
-@pytest.mark.parametrize(
-    ("model", "text", "field", "said"),
-    [
-        (StudySpec, '"unit": "user"', "unit", "there is no such field; did you mean unit_rows?"),
-        (
-            StudySpec,
-            '"propensity_vector": {}',
-            "propensity_vector",
-            "there is no such field; did you mean propensity_vectors?",
-        ),
-        (models.Event, '"unit_rows": 2', "unit_rows", "there is no such field; did you mean unit?"),
-        (models.Event, '"propensity_vector": {"x": 1, "x": 0}', "propensity_vector.x", TWICE),
-        (models.Event, '"context": {"a": [{"b": 1}, {"b": 1, "b": 1}]}', "context.a.1.b", TWICE),
-        (models.Event, '"unit": ""', "unit", EMPTY),
-        (models.Event, '"action": ""', "action", EMPTY),
-        (
-            models.Event,
-            '"action": 9223372036854775808',
-            "action",
-            "9223372036854775808: it must be less than or equal to 9223372036854775807",
-        ),
-        (
-            models.Event,
-            '"unit": 0.5',
-            "unit",
-            "0.5: it must be a valid string, or a valid integer",
-        ),
-    ],
-)
-def test_the_words_about_fields_of_events_and_studies(
-    model: type[BaseModel], text: str, field: str, said: str
-) -> None:
-    beside = '"name": "a", "actions": [0, 1]' if model is StudySpec else '"id": "a"'
-    with pytest.raises(WrongFields) as wrong_fields:
-        validate(model, parse_json(f"{{{beside}, {text}}}"))
-    assert wrong_fields.value.fields == {field: said}
 
 
 def test_one_wrong_field_is_told_in_the_message_and_several_are_counted() -> None:

@@ -251,6 +251,43 @@ def test_contexts(client: httpx.Client) -> None:
     assert wrong.status_code == 422
 
 
+TWICE = "it is there twice; send it once"
+EMPTY = '"": it is empty; send a text'
+NO_FIELD = "there is no such field; did you mean {}?".format
+STUDY = '"name": "a", "actions": [0, 1]'
+EVENT = '"id": "a"'
+
+
+@pytest.mark.parametrize(
+    ("beside", "text", "field", "said"),
+    [
+        (STUDY, '"unit": "user"', "unit", NO_FIELD("unit_rows")),
+        (STUDY, '"propensity_vector": {}', "propensity_vector", NO_FIELD("propensity_vectors")),
+        (EVENT, '"unit_rows": 2', "unit_rows", NO_FIELD("unit")),
+        (EVENT, '"propensity_vector": {"x": 1, "x": 0}', "propensity_vector.x", TWICE),
+        (EVENT, '"context": {"a": [{"b": 1}, {"b": 1, "b": 1}]}', "context.a.1.b", TWICE),
+        (EVENT, '"unit": ""', "unit", EMPTY),
+        (EVENT, '"action": ""', "action", EMPTY),
+        (
+            EVENT,
+            '"action": 9223372036854775808',
+            "action",
+            "9223372036854775808: it must be less than or equal to 9223372036854775807",
+        ),
+        (EVENT, '"unit": 0.5', "unit", "0.5: it must be a valid string, or a valid integer"),
+    ],
+)
+def test_a_wrong_field_of_an_event_or_a_study_is_named(
+    client: httpx.Client, beside: str, text: str, field: str, said: str
+) -> None:
+    create(client)
+    path = "/v1/studies" if beside == STUDY else "/v1/studies/ads/events"
+    kind = {"content-type": "application/json"}
+    answer = client.post(path, content=f"{{{beside}, {text}}}", headers=kind)
+    assert answer.status_code == 422
+    assert answer.json()["fields"] == [{"field": field, "message": said}]
+
+
 @pytest.mark.parametrize(
     ("context", "status", "words"),
     [
