@@ -223,7 +223,7 @@ def test_nothing_is_promoted_by_propensities_that_are_wrong(what: str) -> None:
     if what == "certify":
         found = us.logs.certify(log, {"b": 1.0}, no_unit=True)
     elif what == "column":
-        found = us.logs.certify(log, target_probability="model")
+        found = us.logs.certify(log, target_probability="model", no_unit=True)
     assert found.verdict == "cannot tell"
     assert found.report.certificate is None
     wrong = {Obstacle.WRONG_PROPENSITIES, Obstacle.CONTRADICTORY_BOUNDS}

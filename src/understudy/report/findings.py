@@ -135,10 +135,9 @@ def sticky_line(sticky: StickyColumns) -> str:
 def explain_sticky(sticky: StickyColumns) -> str:
     """The finding about sticky columns, and the remedies for both of its causes.
 
+    >>> from understudy.logs.evaluation.sticky_columns import StickyColumn
     >>> print(explain_sticky(StickyColumns((StickyColumn("user", 9, 9),), 3, "session")))
-    Units of session with the same value of a column seem to have the same action: user (...). If
-    production drew an action once per value and kept it, pass --unit user in place of session.
-    If it drew one for each session, and the column follows from the action, pass --no-unit too.
+    Units of session with the same value of a column seem to have the same action: user (...
     """
     names = [quoted(column.name) for column in sticky.columns if column.name is not None]
     kind, every, instead = "row", "in every row", ""
