@@ -105,8 +105,8 @@ def inverse_of(behavior: Any) -> Array | None:
 def sum_slack(n_actions: Any) -> Any:
     """The distance from 1 that the sum of so many rounded propensities may have.
 
-    >>> float(sum_slack(10)), float(sum_slack(10**6))
-    (1e-05, 0.0001)
+    >>> float(sum_slack(2)), float(sum_slack(10**6))
+    (2e-06, 0.0001)
     """
     return np.minimum(SLACK * np.maximum(n_actions, 1), MOST_SLACK)
 

@@ -11,14 +11,13 @@ import pytest
 
 import understudy as us
 from tests.support.live.single_study import Event, SingleStudy, learned_parts
-from understudy.live.state import CONTRADICTIONS
 
 K = ["north", "south", "west"]
 LEAST: dict[str, Any] = {"least_propensity": 0.1}
 VECTORS = {**LEAST, "propensity_vectors": True}
 CONTEXTS = {**LEAST, "context": {"age": "number"}, "learner": "ridge"}
 WRONG, FINE = [0.05, 0.45, 0.5], [0.2, 0.4, 0.4]
-BELOW, CONTRADICTS = CONTRADICTIONS
+BELOW, CONTRADICTS = "propensity is below the least one", "propensity contradicts the least one"
 MEANS = [0.1, 0.9, 0.1]
 
 

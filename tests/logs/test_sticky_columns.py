@@ -15,8 +15,7 @@ import pytest
 import understudy as us
 from tests.support.command_line import COMMANDS, Place, place
 from tests.support.logs.log_files import write
-from tests.support.logs.sticky import fresh_log, sticky_log
-from understudy import kernels
+from tests.support.logs.sticky import examine_rows, fresh_log, sticky_log, upper_bound
 from understudy.logs.evaluation.sticky_columns import (
     BETS,
     COUNTING_SHARE,
@@ -25,7 +24,6 @@ from understudy.logs.evaluation.sticky_columns import (
     StickyDetector,
     _Frequencies,
 )
-from understudy.report.words import FRESH_DRAWS_OF_RUNS
 
 __all__ = ["place"]
 
@@ -364,7 +362,7 @@ def test_counted_bounds_are_those_of_their_definition() -> None:
             assert bound == 1.0
             continue
         budget = np.log(j * (j + 1) * n * (n + 1) / (FALSE_ALARM * COUNTING_SHARE))
-        exact = kernels.confidence.kl_upper(past.count(b) / n, float(n), budget)
+        exact = upper_bound(past.count(b) / n, n, budget)
         assert bound == pytest.approx(exact, rel=1e-12)  # logarithms of sums and of products
 
 
@@ -416,8 +414,7 @@ def test_engines_decide_nothing_about_a_sticky_log(engine: str, tmp_path: Path) 
 
 def test_engines_examine_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as a run in order would of these rows; a run in order reads all of them."""
-    monkeypatch.setattr("understudy.logs.runs.aggregate_run.EXAMINED", 2_000)
-    monkeypatch.setattr("understudy.logs.readers.inputs.BATCH", 500)
+    examine_rows(monkeypatch, 2_000)
     fresh, sticky = fresh_log(1, 2_000), sticky_log(3, users=100, rows=4_000)
     log = pl.concat([fresh.drop("x"), sticky])
     for passed in (log, duckdb.sql("SELECT * FROM log")):
@@ -522,15 +519,3 @@ def test_leaves_are_bounded() -> None:
     sticky = us.logs.coverage(log).coverage.sticky
     assert sticky is not None
     assert sticky.examined == 3 + 1 + 16  # columns, rows in a row, leaves
-
-
-def test_a_policy_of_several_runs_says_what_no_run_could_find() -> None:
-    """A user with one row in each run is in no column twice."""
-    log = sticky_log(3, users=40, rows=400).unique("user", keep="first", maintain_order=True)
-    learned = us.logs.learn(log, actions=["a", "b"])
-    more = us.logs.learn(log.with_columns(page=pl.col("page") + 1), resume=learned)
-    said = FRESH_DRAWS_OF_RUNS
-    assert said not in learned.report.assumptions
-    assert said in more.report.assumptions
-    declared = us.logs.learn(log.with_columns(page=0), resume=learned, no_unit=True)
-    assert said not in declared.report.assumptions

@@ -51,7 +51,7 @@ from understudy.report import (
 from understudy.report.charts import draw_certificate, draw_interval
 from understudy.report.render import fragment, render_page
 from understudy.report.tables import bounds, confidence_note, estimates, quarantine_line
-from understudy.report.words import FRESH_DRAWS, MARKS
+from understudy.report.words import FRESH_DRAWS, FRESH_DRAWS_OF_RUNS, MARKS
 
 pytestmark = pytest.mark.plain
 
@@ -711,3 +711,15 @@ def test_a_bound_that_no_certificate_could_use_is_named() -> None:
         us.logs.coverage(log),
     ):
         assert not [text for text in other.warnings if "had no effect" in text]
+
+
+def test_a_policy_of_several_runs_says_what_no_run_could_find() -> None:
+    """A user with one row in each run is in no column twice."""
+    log = sticky_log(3, users=40, rows=400).unique("user", keep="first", maintain_order=True)
+    learned = us.logs.learn(log, actions=["a", "b"])
+    more = us.logs.learn(log.with_columns(page=pl.col("page") + 1), resume=learned)
+    said = FRESH_DRAWS_OF_RUNS
+    assert said not in learned.report.assumptions
+    assert said in more.report.assumptions
+    declared = us.logs.learn(log.with_columns(page=0), resume=learned, no_unit=True)
+    assert said not in declared.report.assumptions

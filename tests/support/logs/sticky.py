@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 
+from understudy import kernels
 from understudy.constraints import Array
 
 PAIR = np.array(["a", "b"])
@@ -50,3 +52,14 @@ def fresh_log(seed: int, rows: int, *, users: int = 300) -> pl.DataFrame:
             "propensity": np.where(a == 1, q, 1.0 - q),
         }
     )
+
+
+def upper_bound(frequency: float, rows: int, budget: float) -> float:
+    """Chernoff's upper bound on a probability."""
+    return float(kernels.confidence.kl_upper(frequency, float(rows), budget))
+
+
+def examine_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let engines examine so many rows, in four batches."""
+    monkeypatch.setattr("understudy.logs.runs.aggregate_run.EXAMINED", rows)
+    monkeypatch.setattr("understudy.logs.readers.inputs.BATCH", rows // 4)

@@ -229,7 +229,7 @@ def _evidence(
             for part, bet, center in certificate.bets.terms(ratio)
         ]
     else:
-        parts = [(w * R, 0), (w * (1.0 - R), 1), ((w - 1.0) * R, 2)]
+        parts = [(used * R, 0), (used * (1.0 - R), 1), ((used - 1.0) * R, 2)]
         factors = [1.0 + x * float(each) for x, i in parts for each in certificate.grids[i]]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
     every = rows.with_rejected(positive=q)

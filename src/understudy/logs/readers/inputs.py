@@ -413,11 +413,14 @@ def _struct_leaves(
     schema: Mapping[str, pl.DataType], columns: Columns, *, values: bool
 ) -> dict[str, pl.Expr]:
     """The leaves of columns that are structs, by name: those to examine, and the unit."""
-    found = struct_leaves(schema) if values else []
+    structs = {name: kind for name, kind in schema.items() if isinstance(kind, pl.Struct)}
+    if not structs:
+        return {}
+    found = struct_leaves(structs) if values else []
     own = () if columns.unit is None else tuple(columns.unit.split("."))
-    if own and own[0] in schema and has_leaf(own, schema[own[0]]):
+    if own and own[0] in structs and has_leaf(own, structs[own[0]]):
         found = [*found, own]
-    return _named({keys: leaf(keys, schema[keys[0]]) for keys in found}, schema, columns)
+    return _named({keys: leaf(keys, structs[keys[0]]) for keys in found}, schema, columns)
 
 
 def _json_leaves(

@@ -40,8 +40,7 @@ def struct_leaves(schema: Mapping[str, pl.DataType]) -> list[Keys]:
         inner = [((*keys, field.name), field.dtype) for field in dtype.fields]
         return [leaf for one in inner for leaf in parts(*one)]  # type: ignore[arg-type] # an instance
 
-    structs = {name: dtype for name, dtype in schema.items() if isinstance(dtype, pl.Struct)}
-    found = [leaf for name, dtype in structs.items() for leaf in parts((name,), dtype)]
+    found = [leaf for name, dtype in schema.items() for leaf in parts((name,), dtype)]
     return _fewest(keys for keys, dtype in found if not dtype.is_nested() and dtype != pl.Object)
 
 
