@@ -45,7 +45,7 @@ class Logged(Checked):
     has a propensity of at least f. Certificates then center their bets, and need fewer rounds. A
     propensity below f, or above 1 − (K − 1) f, contradicts it. An action that cannot be played, or
     not in all rounds, contradicts it too, and no propensity shows that: then bounds are false.
-    `us.logs.certify` compares the counts of actions with f as well.
+    `us.certify` and `us.logs.certify` compare the counts of actions with f as well.
 
     >>> Logged(n_actions=3, least_propensity=0.05)
     Logged(n_actions=3, least_propensity=0.05)

@@ -423,3 +423,27 @@ def test_vectors_do_not_stand_for_the_propensities_of_logged_actions() -> None:
     log = us.Log([0], [1.0], propensity_vectors=[[0.5, 0.5]])
     with pytest.raises(InvalidEvent, match="beside the vectors"):
         us.certify(log, [0.5, 0.5], behavior=us.Logged(2))
+
+
+@pytest.mark.parametrize("kind", ["policy", "trace"])
+def test_guard_a_least_propensity_that_the_plays_contradict(kind: str) -> None:
+    """Action 2 is never possible, and no propensity shows it: centers make a gain of nothing."""
+    rng, n = np.random.default_rng(0), 4_000
+    b = (rng.random(n) < 0.4).astype(int)
+    log = us.Log(b, (rng.random(n) < np.array([0.95, 0.6])[b]) * 1.0, np.array([0.6, 0.4])[b])
+    known = us.Logged(3, least_propensity=0.2)
+    policy, truth = us.FixedPolicy([0.5, 0.0, 0.5]), 0.475
+    target: Any = policy
+    if kind == "trace":
+        _, target = (learner := us.exp3_ix(us.Logged(3))).replay(learner.init(), log)
+    with pytest.raises(InvalidEvent, match=r"action 2 in 0 of 4,000 rounds.: the least propensity"):
+        us.certify(log, target, behavior=known)
+    unguarded = us.Certificate(known).observe(log, policy)
+    assert unguarded.lower / n > truth + 0.3
+    others = us.certify(log, us.FixedPolicy([0.5, 0.5, 0.0]), behavior=known)
+    assert others.certificate.centered_rounds == n
+    for seed in range(100):  # a right one is not refused
+        rng = np.random.default_rng(seed)
+        b = rng.choice(3, 500, p=[0.6, 0.2, 0.2])
+        right = us.Log(b, np.ones(500), np.array([0.6, 0.2, 0.2])[b])
+        assert us.certify(right, policy, behavior=known).certificate.centered_rounds == 500

@@ -29,6 +29,7 @@ from understudy.certificates.targets import (
     actions_of,
     largest_ratios,
     probabilities_under,
+    refuse_rare_actions,
 )
 from understudy.constraints import N_ACTIONS, Array, constrained
 from understudy.errors import InvalidArgument, InvalidEvent
@@ -317,6 +318,8 @@ def _checked(
     start = Certificate(behavior, confidence, n_actions, lambdas, rules=rules, centers=centers)
     shown = start.check(log)
     probability = probabilities_under(target, shown, start.n_actions)
+    if start.centered:
+        refuse_rare_actions(target, shown, start.behavior)
     return start, shown, probability, largest_ratios(target, shown, start.behavior)
 
 

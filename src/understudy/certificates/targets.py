@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import SLACK, Behavior, Logged, inverse_of, n_actions_of
 from understudy.constraints import PROBABILITIES, Array, Checked, array, dimensions_of, number
-from understudy.errors import InvalidArgument
-from understudy.types import Log, Trace
+from understudy.errors import InvalidArgument, InvalidEvent
+from understudy.types import Integers, Log, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +126,50 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
     return np.asarray(
         np.minimum(crude, (0.0 if target.follows is None else target.follows) + known)
     )
+
+
+CERTAINLY_RARE = 1e-6  # the probability of an alarm about a right least propensity
+
+
+def played_too_rarely(plays: Integers, rounds: int, least: float) -> NDArray[np.bool_]:
+    """The actions that cannot have had at least this propensity in all of these rounds.
+
+    With propensities of at least f, an action has a share of at most p of n rounds with a
+    probability of at most exp(−n kl(p, f)) (Chernoff).
+
+    >>> [played_too_rarely(np.array([450, 50]), 500, f).tolist() for f in (0.1, 0.3)]
+    [[False, False], [False, True]]
+    """
+    n = max(rounds, 1)
+    share = np.minimum(plays, n) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        played = np.where(share > 0.0, share * np.log(share / least), 0.0)
+        rest = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - least)), 0.0)
+    most = math.log(len(share) * n * (n + 1) / CERTAINLY_RARE)
+    return np.asarray((share < least) & (n * (played + rest) > most))
+
+
+def refuse_rare_actions(target: Target, log: Log, behavior: Behavior | None) -> None:
+    """Raise `InvalidEvent` if a log shows that an action of the target was not always possible.
+
+    A learner may play any action; of a column it is not known.
+    """
+    if not isinstance(behavior, Logged) or behavior.least_propensity is None:
+        return
+    K, n, f = behavior.n_actions, len(log), behavior.least_propensity
+    policy = _fixed_policy(target, n, K)
+    if policy is None and not isinstance(target, Trace):
+        return
+    plays = np.bincount(log.actions, minlength=K)
+    rare = played_too_rarely(plays, n, f) & (True if policy is None else policy > 0.0)
+    if rare.any():
+        a = int(np.argmax(rare))
+        raise InvalidEvent(
+            "actions",
+            f"action {a} in {plays[a]:,} of {n:,} rounds",
+            f"the least propensity is declared as {f}, and so rare plays contradict it",
+            "declare a smaller one, or none if some actions are never played",
+        )
 
 
 def ratio_of_policy(policy: Array, behavior: Behavior) -> float:

@@ -183,30 +183,10 @@ def _score(sums: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> t
 
 # --------------------------------------------------------- what centers need: E w = 1
 
-CERTAINLY_RARE = 1e-6  # the probability of an alarm about a right least propensity
 # Standard errors of the mean weight from 1. They are normal in many rows, so that the weights of a
 # policy are called wrong in one log of some three million.
 FAR = 5.0
 FEWEST_WEIGHTS = 100  # so many that their mean is near normal
-
-
-def played_too_rarely(sums: ActionStatistics, rejected: int, least: float) -> NDArray[np.bool_]:
-    """The actions that cannot have had at least this propensity in every row.
-
-    With propensities of at least f, an action has a share of at most p of n rows with a probability
-    of at most exp(−n kl(p, f)) (Chernoff). Each rejected row may be one of its plays.
-
-    >>> sums = ActionStatistics.of_behavior(np.array([450, 50]), np.zeros(2), np.array([0.9, 0.1]))
-    >>> [played_too_rarely(sums, 0, f).tolist() for f in (0.1, 0.3)]
-    [[False, False], [False, True]]
-    """
-    n = sums.rows + rejected
-    share = np.minimum(sums.counts + rejected, n) / max(n, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        played = np.where(share > 0.0, share * np.log(share / least), 0.0)
-        rest = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - least)), 0.0)
-    most = math.log(len(share) * max(n, 1) * (n + 1) / CERTAINLY_RARE)
-    return (share < least) & (n * (played + rest) > most)
 
 
 def weights_are_wrong(certificate: Certificate, rejected: int) -> bool:

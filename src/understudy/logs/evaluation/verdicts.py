@@ -12,6 +12,7 @@ import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
+from understudy.certificates.targets import played_too_rarely
 from understudy.constraints import Array
 from understudy.logs.evaluation.diagnostics import (
     FAR,
@@ -26,7 +27,6 @@ from understudy.logs.evaluation.diagnostics import (
     exploration_for,
     overlap_of,
     overlap_of_rows,
-    played_too_rarely,
     rows_for,
     second_moment,
     weights_are_wrong,
@@ -440,7 +440,8 @@ def _contradiction(
     """
     behavior, rejected = certificate.behavior, certificate.rounds - sums.rows
     if isinstance(behavior, Logged) and behavior.least_propensity and certificate.centered_rounds:
-        rare = played_too_rarely(sums, rejected, behavior.least_propensity)
+        most = sums.counts + rejected  # each rejected row may be a play of any action
+        rare = played_too_rarely(most, certificate.rounds, behavior.least_propensity)
         rare |= calibration.scores < -FAR  # rarer than its propensities say: impossible in some
         if rare.any() if policy is None else policy[rare].any():
             return Obstacle.WRONG_LEAST_PROPENSITY
