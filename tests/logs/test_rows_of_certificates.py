@@ -252,6 +252,7 @@ def test_guard_a_least_propensity_that_no_row_contradicts(share: float, engine: 
     assert others.coverage.verdicts[0].obstacle is None  # it does not play c
 
 
+@pytest.mark.large
 def test_a_right_least_propensity_is_not_called_wrong() -> None:
     """The rarest action is near the declared least propensity."""
     for seed in range(100):
@@ -278,6 +279,7 @@ def test_guard_a_column_of_a_policy_that_may_play_other_actions(engine: Any) -> 
     assert "do not have a mean of 1" in every.report.verdict
 
 
+@pytest.mark.large
 def test_weights_that_are_too_large_decide_nothing() -> None:
     rng, n = np.random.default_rng(3), 4_000
     b = rng.random(n) < 0.5

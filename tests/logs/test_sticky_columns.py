@@ -104,6 +104,7 @@ def test_missing_values_are_no_value() -> None:
     assert detector.finding() == StickyColumns((), 1)
 
 
+@pytest.mark.large
 def test_an_assignment_that_becomes_sticky_late_is_found() -> None:
     """1,000 users: fresh draws in a million rows, and then one for each user, as by a new flag."""
     rng = np.random.default_rng(0)
