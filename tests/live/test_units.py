@@ -315,6 +315,6 @@ def test_without_units_a_certificate_is_false() -> None:
             log = us.Log(actions, earned, np.full(len(actions), 0.5))
             learner = us.exp3_ix(behavior, horizon=len(log))
             trace = learner.replay(learner.init(), log)[1]
-            promoted[i] += bool(us.certify(log, trace, behavior=behavior).promoted)
+            promoted[i] += bool(us.Certificate(behavior).observe(log, trace).promoted)
     assert promoted[0] > 0.2 * logs  # where 5 % are allowed
     assert promoted[1] <= 0.05 * logs
