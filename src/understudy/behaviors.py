@@ -31,6 +31,8 @@ __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "u
 
 SLACK = 1e-6  # of a propensity: logs round to six digits or more
 MOST_SLACK = 1e-4  # of a sum: the rounding of many propensities goes both ways
+LEAST_DECLARED = "the least propensity is declared as {}"
+LEAST_REMEDY = "declare a smaller one, or none if some actions are never played"
 LEAST_PROPENSITY = number(
     SMALLEST_PROBABILITY, 1.0, "pass the smallest propensity that an action ever has"
 )

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.behaviors import SLACK, Behavior, Logged, inverse_of, sum_slack
+from understudy.behaviors import (
+    LEAST_DECLARED,
+    LEAST_REMEDY,
+    SLACK,
+    Behavior,
+    Logged,
+    inverse_of,
+    sum_slack,
+)
 from understudy.constraints import SMALLEST_PROBABILITY, Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
@@ -38,8 +46,6 @@ from understudy.types import (
 
 State = TypeVar("State")
 NOTHING: Array = np.empty(0)
-LEAST_DECLARED = "the least propensity is declared as {}"
-LEAST_REMEDY = "declare a smaller one, or none if some actions are never played"
 PRODUCTION = "production"  # the behavior policy, as an expert that a learner may follow
 
 

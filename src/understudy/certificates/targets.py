@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.behaviors import SLACK, Behavior, Logged, inverse_of, n_actions_of
+from understudy.behaviors import (
+    LEAST_DECLARED,
+    LEAST_REMEDY,
+    SLACK,
+    Behavior,
+    Logged,
+    inverse_of,
+    n_actions_of,
+)
 from understudy.constraints import PROBABILITIES, Array, Checked, array, dimensions_of, number
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.types import Integers, Log, Trace
@@ -167,8 +175,8 @@ def refuse_rare_actions(target: Target, log: Log, behavior: Behavior | None) -> 
         raise InvalidEvent(
             "actions",
             f"action {a} in {plays[a]:,} of {n:,} rounds",
-            f"the least propensity is declared as {f}, and so rare plays contradict it",
-            "declare a smaller one, or none if some actions are never played",
+            f"{LEAST_DECLARED.format(f)}, and so rare plays contradict it",
+            LEAST_REMEDY,
         )
 
 

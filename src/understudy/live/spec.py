@@ -354,10 +354,15 @@ class StudySpec(BaseModel):
             return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
         one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, vector[np.newaxis])
         try:
-            EventSpec.for_behavior(Logged(n_actions=len(self.labels))).check(one)
+            self._vector_spec.check(one)
         except InvalidEvent as error:
             return {VECTOR: f"{error.reason}; {error.remedy}"}
         return {}
+
+    @cached_property
+    def _vector_spec(self) -> EventSpec:
+        """The spec of a vector's form, made once: every event is checked with it."""
+        return EventSpec.for_behavior(Logged(n_actions=len(self.labels)))
 
     def _vector(self, given: Mapping[str, float]) -> Array:
         vector = np.zeros(len(self.labels))

@@ -61,6 +61,7 @@ from understudy.logs.runs.study import (
     CertificatePath,
     Observed,
     Study,
+    among_all,
     last_policies,
     last_rows,
     mean_policy,
@@ -477,8 +478,7 @@ def _learn(
                 last_codes = last_rows(last_codes, codes)
                 if rest.rejected is not None and rest.rejected.contexts is not None:
                     lost = contextual.encoder.encode(rest.rejected.contexts)
-                    own, codes = codes, np.empty((len(rest.rejected.valid), codes.shape[1]), int)
-                    codes[rest.rejected.valid] = own
+                    codes = among_all(codes, rest.rejected.valid, 0)
                     codes[~rest.rejected.valid] = study.groups.codes(contextual.encoder, lost)
             unexpected += contextual.encoder.unexpected_values(rest.contexts())
             if len(rest):

@@ -332,7 +332,7 @@ def among_all(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -
     >>> among_all(np.array([0.5]), np.array([False, True]), 1.0).tolist()
     [1.0, 0.5]
     """
-    found = np.full(len(valid), other, dtype=values.dtype)
+    found = np.full((len(valid), *values.shape[1:]), other, dtype=values.dtype)
     found[valid] = values
     return found
 
