@@ -17,7 +17,8 @@ most n log(1 + λ μ̄) (Jensen): so with probability 1 − δ, for all n at onc
 
 The upper bound is the same for 1 − R, on 1 − μ̄; each of the two spends δ/2. The gain over
 production is bounded from below by the same with x_t = (w − 1) R ≥ −1, λ_i < 1, and a δ of its own,
-and from above with (w − 1)(1 − R): noise that both policies share cancels.
+and from above with (w − 1)(1 − R): noise that both policies share cancels. The gain over another
+baseline π₀ than production has w₀ = π₀(b)/q_t(b) in place of 1, and λ_i divided by B ≥ w₀.
 
 Since E_t w = 1, a center c that is known before b_t takes most of the noise of w away and changes
 no mean: x_t = (w − 1)(R − c), and w (R − c) + c. Most of the wealth bets on these (`bets`), the
@@ -40,8 +41,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import Behavior, Logged, propensities_of
+from understudy.behaviors import SLACK, Behavior, Logged, propensities_of
 from understudy.certificates.evidence import (
+    BASELINE_RATIO,
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
     CONFIDENCE,
@@ -60,9 +62,14 @@ from understudy.certificates.evidence import (
     WeightedRounds,
     resolve_n_actions,
 )
-from understudy.certificates.targets import Target, largest_ratios, probabilities_under
+from understudy.certificates.targets import (
+    Target,
+    largest_ratios,
+    probabilities_under,
+    ratio_of_policy,
+)
 from understudy.certificates.uncentered import UncenteredEvidence
-from understudy.constraints import N_ACTIONS, Array, enforce
+from understudy.constraints import N_ACTIONS, PROBABILITIES, Array, enforce
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
 from understudy.formatting import count, counted, least_gain, most_gain, number, percent
@@ -112,6 +119,10 @@ class Certificate:
         rules: the version of the rules: 2, or 1 for those of release 0.5, which have no centers.
         centers: left out: the mean reward so far, and windows of rounds. Constants, such as
             [0.25, 0.5, 0.75, 1], make sums that do not depend on the order of rounds.
+        against: K probabilities, the policy that the gain is over; left out: production. Production
+            must be able to play all its actions, with a least propensity that is known.
+        baseline_ratio: in place of `against`, if the probability of each logged action is passed
+            round by round: B ≥ 1, at least π₀(a)/q_t(a) in all rounds, for all actions.
 
     >>> import understudy as us
     >>> certificate = us.Certificate(behavior=[0.5, 0.5])
@@ -130,6 +141,8 @@ class Certificate:
     evidence: Evidence | UncenteredEvidence = None  # type: ignore[assignment]
     rules: int = added(RULES, absent=FIRST_RULES)
     centers: Array | None = added(None)  # noqa: RUF009 - a field
+    against: Array | None = added(None)  # noqa: RUF009 - as above
+    baseline_ratio: float | None = added(None)
 
     if TYPE_CHECKING:
 
@@ -143,6 +156,8 @@ class Certificate:
             *,
             rules: int = RULES,
             centers: ArrayLike | None = None,
+            against: ArrayLike | None = None,
+            baseline_ratio: float | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -153,6 +168,8 @@ class Certificate:
         "evidence": EVIDENCE.optional(),
         "rules": RULES_VERSION,
         "centers": CENTERS_OR_NONE,
+        "against": PROBABILITIES.optional(),
+        "baseline_ratio": BASELINE_RATIO.optional(),
     }
     form, of_sums = OldName(), OldName()
 
@@ -162,6 +179,7 @@ class Certificate:
         if self.centers is not None and not self.centered:
             reason = "rules of release 0.5, and counted behaviors, have none"
             raise InvalidArgument("centers", self.centers, reason, "leave them out")
+        self._check_baseline()
         if self.evidence is None:
             nothing = Evidence.none(self.bets) if self.centered else self._uncentered_evidence()
             object.__setattr__(self, "evidence", nothing)
@@ -173,35 +191,49 @@ class Certificate:
                 "pass the evidence of a certificate with the same arguments, or leave it out",
             )
 
-    def observe(self, log: Log | Feedback, target: Target) -> Certificate:
+    def observe(
+        self, log: Log | Feedback, target: Target, baseline: Target | None = None
+    ) -> Certificate:
         """The certificate after more rounds; a bad event raises and nothing of the log is observed.
 
         `target` is the trace of a learner, a fixed policy (K,), or the probability of each logged
         action under the target (n,), of one event also as a number. All must be made of earlier
-        rounds only (`us.certify` says more). Features are not read.
+        rounds only (`us.certify` says more). Features are not read. A `baseline` is passed if the
+        certificate was made with `baseline_ratio`.
         """
         shown = self.check(log)
         return self.advance(
             shown,
             probabilities_under(target, shown, self.n_actions),
             largest_ratios(target, shown, self.behavior),
+            self.baseline_probabilities(shown, baseline),
         )
 
-    def advance(self, log: Log, probabilities: Array, ratios: Array | float) -> Certificate:
+    def advance(
+        self,
+        log: Log,
+        probabilities: Array,
+        ratios: Array | float,
+        baseline: Array | None = None,
+    ) -> Certificate:
         """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
 
         W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
         its probability or propensity, as its reward, or as both. If it lacks the reward alone, its
-        W_t must be the one that it would have as a usable row.
+        W_t must be the one that it would have as a usable row. `baseline` has π₀(b_t), if that is
+        no fixed policy.
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
+        if self.against is not None:
+            baseline = self.against[log.actions]
         for start, rounds in chunks(len(log), CHUNK):
             part = log[start : start + rounds]
             own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
             if isinstance(evidence, Evidence):
                 q = propensities_of(self._known_behavior, part)
-                evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known))
+                other = None if baseline is None else baseline[start : start + rounds]
+                evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known, other))
             else:
                 q, counts = self._propensities(evidence, part)
                 columns = WeightedRounds(own, q, part.rewards, known)
@@ -251,7 +283,7 @@ class Certificate:
             raise InvalidArgument(
                 "other",
                 other,
-                "it was not made with the same behavior, confidence, lambdas and centers",
+                "it was not made with the same behavior, confidence, lambdas, centers and baseline",
                 "make both certificates with the same arguments",
             )
         if not other.rounds or not self.rounds:
@@ -474,7 +506,66 @@ class Certificate:
         """The bets: λ, centers, and the wealth at which they decide."""
         certifies = self.behavior is not None
         gains = LARGEST_BET * self.lambdas[self.lambdas <= 1.0] if certifies else np.empty(0)
-        return Bets(self.lambdas, gains, self._delta, self.centers, windows=self.centers is None)
+        most, windows = self._most, self.centers is None
+        return Bets(self.lambdas, gains / most, self._delta, self.centers, windows, most)
+
+    @property
+    def _most(self) -> float:
+        """B, the largest weight of the baseline."""
+        if self.against is not None:
+            return max(1.0, ratio_of_policy(self.against, self._known_behavior))
+        return 1.0 if self.baseline_ratio is None else self.baseline_ratio
+
+    def baseline_probabilities(self, log: Log, baseline: Target | None) -> Array | None:
+        """π₀(b_t) of every round, if the baseline is passed round by round."""
+        if (baseline is None) != (self.baseline_ratio is None):
+            reason = "the certificate was made without baseline_ratio"
+            remedy = "leave it out, or make the certificate with baseline_ratio=B"
+            if baseline is None:
+                reason = "the certificate was made with baseline_ratio"
+                remedy = "pass the baseline's probability of each logged action"
+            raise InvalidArgument("baseline", baseline, reason, remedy)
+        if baseline is None:
+            return None
+        found = probabilities_under(baseline, log, self.n_actions)
+        too_large = found > self._most * (1.0 + SLACK) * propensities_of(self._known_behavior, log)
+        if too_large.any():  # then a bet could lose more than it has
+            t = int(np.argmax(too_large))
+            raise InvalidArgument(
+                "baseline_ratio",
+                self.baseline_ratio,
+                f"π₀(b)/q(b) of round {t} is larger (π₀(b) = {found[t]:.6g})",
+                "pass the largest over all rounds and actions, which is known beforehand",
+            )
+        return found
+
+    def _check_baseline(self) -> None:
+        """Raise `InvalidArgument` if no gain over the baseline can be certified in pairs."""
+        name = "against" if self.against is not None else "baseline_ratio"
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not self.centered:
+            reason = "rules of release 0.5, and counted behaviors, know production alone"
+            raise InvalidArgument(name, value, reason, "leave it out")
+        if self.against is None:
+            return
+        if self.baseline_ratio is not None:
+            reason = "`against` is the same policy in all rounds"
+            raise InvalidArgument("baseline_ratio", self.baseline_ratio, reason, "leave it out")
+        if len(self.against) != self.n_actions:
+            reason = f"it has {len(self.against)} entries for {self.n_actions} actions"
+            raise InvalidArgument(name, value, reason, "pass K probabilities")
+        if math.isinf(self._most):
+            reason = "production never plays one of its actions"
+            remedy = "pass a policy over actions that production plays"
+            if isinstance(self.behavior, Logged):
+                reason = "its largest weight is unknown, because propensities are logged"
+                remedy = (
+                    "declare the least one, us.Logged(n_actions=K, least_propensity=f), or use "
+                    "us.certify(..., against=...), which then compares two certificates"
+                )
+            raise InvalidArgument(name, value, reason, remedy)
 
     @property
     def _delta(self) -> float:
@@ -529,7 +620,8 @@ class Certificate:
         """The arguments that two merged certificates must share."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         centers = None if self.centers is None else self.centers.tolist()
-        return q, self.confidence, self.lambdas.tolist(), centers
+        against = None if self.against is None else self.against.tolist()
+        return q, self.confidence, self.lambdas.tolist(), centers, against, self.baseline_ratio
 
 
 def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
