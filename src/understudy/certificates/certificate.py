@@ -31,10 +31,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,6 +55,7 @@ from understudy.certificates.evidence import (
     RULES,
     RULES_VERSION,
     UPPER,
+    BaselineRounds,
     Bets,
     Evidence,
     WeightedRounds,
@@ -71,10 +70,9 @@ from understudy.certificates.targets import (
 from understudy.certificates.uncentered import UncenteredEvidence
 from understudy.constraints import N_ACTIONS, PROBABILITIES, Array, enforce
 from understudy.deprecated import OldName
-from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
+from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.formatting import count, counted, least_gain, most_gain, number, percent
 from understudy.protocols import EventSpec
-from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
 from understudy.types import Feedback, Integers, Log, added, chunks, kernel_view, one_event, saved
 
 CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
@@ -206,7 +204,7 @@ class Certificate:
             shown,
             probabilities_under(target, shown, self.n_actions),
             largest_ratios(target, shown, self.behavior),
-            self.baseline_probabilities(shown, baseline),
+            self.baseline_rounds(shown, baseline),
         )
 
     def advance(
@@ -214,25 +212,26 @@ class Certificate:
         log: Log,
         probabilities: Array,
         ratios: Array | float,
-        baseline: Array | None = None,
+        baseline: BaselineRounds | None = None,
     ) -> Certificate:
         """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
 
         W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
         its probability or propensity, as its reward, or as both. If it lacks the reward alone, its
-        W_t must be the one that it would have as a usable row. `baseline` has π₀(b_t), if that is
-        no fixed policy.
+        W_t must be the one that it would have as a usable row. `baseline` has π₀(b_t) if that is
+        no fixed policy, known where π_t(b_t) is.
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
+        others = None if baseline is None else baseline.probabilities
         if self.against is not None:
-            baseline = self.against[log.actions]
+            others = self.against[log.actions]
         for start, rounds in chunks(len(log), CHUNK):
             part = log[start : start + rounds]
             own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
             if isinstance(evidence, Evidence):
                 q = propensities_of(self._known_behavior, part)
-                other = None if baseline is None else baseline[start : start + rounds]
+                other = None if others is None else others[start : start + rounds]
                 evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known, other))
             else:
                 q, counts = self._propensities(evidence, part)
@@ -374,15 +373,57 @@ class Certificate:
         if self.gain is None or not self.rounds:
             return None
         found = [Window(1, self.gain / self.rounds)]
-        if found[0].gain <= 0.0 and isinstance(self.evidence, Evidence):
-            for j in range(1, len(self.evidence.windows) + 1):
-                S, start = self.evidence.window_part(self.bets, j), 2**j
-                rounds, delta = self.rounds - start + 1, self.bets.window_delta(j)
-                gain = kernels.certificates.root(
-                    S, kernel_view(self.bets.gains), rounds, -math.log(delta), -1.0
-                )
-                found.append(Window(start, float(gain)))
+        if found[0].gain <= 0.0:
+            for j in range(1, self.window_count + 1):
+                S, rounds, log_threshold = self._window(j)
+                grid = kernel_view(self.bets.gains)
+                gain = kernels.certificates.root(S, grid, rounds, log_threshold, -1.0)
+                found.append(Window(2**j, float(gain)))
         return max(found, key=lambda one: one.gain)
+
+    @property
+    def window_count(self) -> int:
+        """How many windows have begun after round 1."""
+        return len(self.evidence.windows) if isinstance(self.evidence, Evidence) else 0
+
+    def shows_gain(self, above: float = 0.0, window: int = 0) -> bool:
+        """Whether the mean gain is certainly above this: of all rounds, or since round 2^`window`.
+
+        All windows hold together. It takes no root: the wealth at this gain decides.
+        """
+        if self.behavior is None or not self.rounds:
+            return False
+        return self._reaches(*self._window(window), above)
+
+    def shows_loss(self, below: float = 0.0) -> bool:
+        """Whether the mean gain is certainly below this; never with rules 1."""
+        if not self.centered or not self.rounds:
+            return False
+        S = kernel_view(self.evidence.part(self.bets, LOSS))
+        return self._reaches(S, self.rounds, -math.log(self._delta), -below)
+
+    @property
+    def log_loss_wealth(self) -> float:
+        """The logarithm of the e-process of a loss: e to it ever reaches 1/δ with probability δ."""
+        if not self.centered or not self.rounds:
+            return 0.0
+        S = self.evidence.part(self.bets, LOSS)
+        return float(np.logaddexp.reduce(S)) - math.log(len(S))
+
+    def _reaches(self, S: Array, rounds: int, log_threshold: float, mean: float) -> bool:
+        """Whether the mixture at a mean gain, or a mean loss, reaches its threshold."""
+        grid, exponents = kernel_view(self.bets.gains), np.empty(len(S))
+        value, _ = kernels.certificates.log_mixture(S, grid, rounds, mean, exponents)
+        return bool(value >= log_threshold)
+
+    def _window(self, j: int) -> tuple[Array, int, float]:
+        """S_i of the gain since round 2^j, the number of rounds, and log 1/δ of this window."""
+        if j:
+            assert isinstance(self.evidence, Evidence)  # others have no windows
+            S, delta = self.evidence.window_part(self.bets, j), self.bets.window_delta(j)
+            return kernel_view(S), self.rounds - 2**j + 1, -math.log(delta)
+        delta = self.bets.whole_delta if self.centered else self._delta
+        return kernel_view(self.evidence.part(self.bets, GAIN)), self.rounds, -math.log(delta)
 
     @property
     def production(self) -> float:
@@ -435,7 +476,12 @@ class Certificate:
         """
         if self.behavior is None:
             return None
-        return self.evidence.crossed > 0 and not self.lower > self.upper
+        return self.evidence.crossed > 0 and not self.contradicts
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the bounds on the reward contradict each other: some probability is wrong."""
+        return self.lower > self.upper
 
     @property
     def promoted_at(self) -> int | None:
@@ -451,7 +497,7 @@ class Certificate:
         """
         if not self.centered:
             return None
-        return self.evidence.worse > 0 and not self.lower > self.upper
+        return self.evidence.worse > 0 and not self.contradicts
 
     @property
     def worse_at(self) -> int | None:
@@ -463,7 +509,7 @@ class Certificate:
         n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
         if not n:
             return f"Certificate({confidence}, nothing observed yet)"
-        if self.lower > self.upper:
+        if self.contradicts:
             return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
         decision, gained = "No gain is certified (propensities are estimated)", ""
         if (window := self.window) is not None:
@@ -516,7 +562,7 @@ class Certificate:
             return max(1.0, ratio_of_policy(self.against, self._known_behavior))
         return 1.0 if self.baseline_ratio is None else self.baseline_ratio
 
-    def baseline_probabilities(self, log: Log, baseline: Target | None) -> Array | None:
+    def baseline_rounds(self, log: Log, baseline: Target | None) -> BaselineRounds | None:
         """π₀(b_t) of every round, if the baseline is passed round by round."""
         if (baseline is None) != (self.baseline_ratio is None):
             reason = "the certificate was made without baseline_ratio"
@@ -537,7 +583,7 @@ class Certificate:
                 f"π₀(b)/q(b) of round {t} is larger (π₀(b) = {found[t]:.6g})",
                 "pass the largest over all rounds and actions, which is known beforehand",
             )
-        return found
+        return BaselineRounds(found, largest_ratios(baseline, log, self.behavior))
 
     def _check_baseline(self) -> None:
         """Raise `InvalidArgument` if no gain over the baseline can be certified in pairs."""
@@ -575,6 +621,17 @@ class Certificate:
     def _side_delta(self) -> float:
         """The part of δ that the lower bound, and the upper bound, may fail with."""
         return self._delta * ((1.0 - COUNTING_SHARE) if self.behavior is None else 1.0) / 2.0
+
+    def with_confidence(self, confidence: float) -> Certificate:
+        """The certificate of the same rounds with another confidence.
+
+        Its bounds are those of this confidence; `promoted` and `worse` are what was ever shown with
+        the confidence that it had.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "confidence", CONFIDENCE("confidence", confidence))
+        other.__dict__.pop("bets", None)  # they depend on it
+        return other
 
     def _with_evidence(self, evidence: Evidence | UncenteredEvidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""
@@ -622,32 +679,3 @@ class Certificate:
         centers = None if self.centers is None else self.centers.tolist()
         against = None if self.against is None else self.against.tolist()
         return q, self.confidence, self.lambdas.tolist(), centers, against, self.baseline_ratio
-
-
-def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
-    """Write a certificate, whole or not at all; `load_certificate` reads it.
-
-    >>> import tempfile, understudy as us
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     us.save_certificate(us.Certificate(behavior=[0.5, 0.5]), f"{folder}/saved.json")
-    ...     us.load_certificate(f"{folder}/saved.json").rounds
-    0
-    """
-    if not isinstance(certificate, Certificate):
-        raise InvalidArgument(
-            "certificate", certificate, "it is not a us.Certificate", "pass one, or .certificate"
-        )
-    write_atomically(Path(path), to_text(certificate=certificate).encode())
-
-
-def load_certificate(path: str | os.PathLike[str]) -> Certificate:
-    """The certificate that was saved at `path`, or `InvalidSnapshot`.
-
-    >>> load_certificate("nowhere.json")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
-    """
-    (found,) = from_text(read_text(path), "certificate")
-    if not isinstance(found, Certificate):
-        raise InvalidSnapshot("path", str(path), "it holds no certificate", REMEDY)
-    return found

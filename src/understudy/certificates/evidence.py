@@ -83,6 +83,21 @@ class WeightedRounds(NamedTuple):
         return next(each), next(each), next(each), next(each), next(each)
 
 
+class BaselineRounds(NamedTuple):
+    """The baseline in rounds to observe: π₀(b_t), and its W_t, as of a target."""
+
+    probabilities: Array
+    ratios: Array
+
+    def part(self, rounds: slice) -> BaselineRounds:
+        """Some of the rounds."""
+        return BaselineRounds(self.probabilities[rounds], self.ratios[rounds])
+
+    def take(self, rows: Integers) -> BaselineRounds:
+        """The rounds at these places."""
+        return BaselineRounds(self.probabilities[rows], self.ratios[rows])
+
+
 @dataclass(frozen=True, eq=False)
 class Bets:
     """The bets of a certificate, and the wealth at which they decide.
