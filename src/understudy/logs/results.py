@@ -5,6 +5,7 @@ Reports and figures are above this module, and are imported when they are used.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Certified
+from understudy.certificates import Certified, JointCertificate, SegmentCertificates
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, Question
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
 from understudy.logs.policy import Policy, Provenance
@@ -150,7 +152,11 @@ class CertifyResult(Result):
     """The off-policy evaluation of one fixed policy.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    is given if policy and log have no action in common.
+    is given if policy and log have no action in common. The gain is over the policy `against`, or
+    over production. `joint` has the guardrails, `segments` the segments, and `other` the
+    certificate with the other treatment of quarantined rows, each None where there is none. If
+    several policies were compared, this one has the largest certain gain, and
+    `coverage.verdicts` has them all.
     """
 
     name: str
@@ -160,6 +166,11 @@ class CertifyResult(Result):
     kind: PropensitySource
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
+    question: Question = PLAIN_QUESTION
+    against: str | None = None
+    joint: JointCertificate | None = None
+    segments: SegmentCertificates | None = None
+    other: Certified | None = None
 
     @property
     def average(self) -> Array | None:
@@ -210,6 +221,9 @@ class CoverageResult(Result):
         from understudy.report.words import describe_coverage  # noqa: PLC0415 - presentation is above
 
         return describe_coverage(self.coverage)
+
+
+PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
 def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:

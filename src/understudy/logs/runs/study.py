@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged, propensities_of
-from understudy.certificates import AnyCertificate, Certificate, FixedPolicy
-from understudy.certificates.curves import Point, follow
+from understudy.certificates import (
+    AnyCertificate,
+    BaselineRounds,
+    Certificate,
+    DifferenceCertificate,
+    FixedPolicy,
+    Guardrail,
+    JointCertificate,
+    SegmentCertificates,
+)
+from understudy.certificates.curves import Point, follow, follow_joint
 from understudy.certificates.evidence import RULES, WeightedRounds
 from understudy.certificates.targets import (
     Target,
@@ -23,6 +32,7 @@ from understudy.certificates.targets import (
 )
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
+from understudy.logs.evaluation.questions import QuarantinedRows
 from understudy.logs.features import ContextFeatures
 from understudy.logs.schema import UNKNOWN
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
@@ -30,6 +40,28 @@ from understudy.logs.validate import Rejected, ValidatedBatch
 from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
+
+class Beside(NamedTuple):
+    """The columns of a question in the rows of a batch.
+
+    `against` is the baseline in the valid rows, None for production; `metrics` are those of all
+    rows in [0, 1], (n, m), and nan where one cannot be used; `codes` are the segments of all rows.
+    """
+
+    against: Target | None = None
+    metrics: Array | None = None
+    codes: Integers | None = None
+
+    def of_valid(self, rejected: Rejected | None) -> Beside:
+        """The columns of the valid rows alone."""
+        if rejected is None:
+            return self
+        metrics = None if self.metrics is None else self.metrics[rejected.valid]
+        codes = None if self.codes is None else self.codes[rejected.valid]
+        return Beside(self.against, metrics, codes)
+
+
+NOTHING_BESIDE = Beside()
 LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a bounded number
 Number = TypeVar("Number", bound=np.generic)
 
@@ -42,20 +74,141 @@ class CertificatePath:
     action counts as one in which the policy earned nothing. Then weights are too small on average,
     so that no center is valid. So they may be if the policy is `partial`: it may play actions that
     production cannot play, because rows have eligible sets, or because only a column shows it.
+
+    With guardrails, `joint` decides, and the certificate is that of its goal. `baseline` has Σ w₀R
+    and Σ w₀ of the valid rows. `without_rejected` is the path without the rejected rows, from the
+    first of them on, if it `forks`.
     """
 
     certificate: AnyCertificate
     hindsight: bool = False
     partial: bool = False
     points: tuple[Point, ...] = ()
+    joint: JointCertificate | None = None
+    segments: SegmentCertificates | None = None
+    baseline: tuple[float, float] = (0.0, 0.0)
+    forks: bool = False
+    without_rejected: CertificatePath | None = None
+
+    @staticmethod
+    def begin(
+        certificate: AnyCertificate,
+        guardrails: Sequence[Guardrail] = (),
+        segments: Sequence[str] = (),
+        *,
+        hindsight: bool = False,
+        partial: bool = False,
+        forks: bool = False,
+    ) -> CertificatePath:
+        """The path before the first row; the confidence of the certificate is that of each part."""
+        joint = JointCertificate.begin(certificate, guardrails) if guardrails else None
+        return CertificatePath(
+            certificate if joint is None else joint.goal,
+            hindsight,
+            partial,
+            joint=joint,
+            segments=SegmentCertificates.begin(certificate, tuple(segments)) if segments else None,
+            forks=forks,
+        )
 
     def after(
-        self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
+        self,
+        log: Log,
+        target: Target,
+        counts: Integers,
+        rejected: Rejected | None,
+        beside: Beside = NOTHING_BESIDE,
     ) -> CertificatePath:
         """The path after more rows, with the policy's probabilities of the logged actions."""
+        if self.forks and rejected is not None and self.without_rejected is None:
+            fork = replace(self, forks=False)
+            return replace(self, without_rejected=fork).after(log, target, counts, rejected, beside)
+        other = self.without_rejected
+        if other is not None:
+            other = other.after(log, target, counts, None, beside.of_valid(rejected))
         columns = self.columns(log, target, counts, rejected)
-        certificate, more = follow(self.certificate, *columns)
-        return replace(self, certificate=certificate, points=(*self.points, *more))
+        baseline, totals = None, self.baseline
+        if beside.against is not None:
+            columns, baseline = self._with_baseline(columns, log, beside.against, rejected)
+            totals = self._baseline_totals(log, beside.against)
+        certificate, joint, segments = self.certificate, self.joint, self.segments
+        if joint is None:
+            certificate, more = follow(certificate, *columns, baseline)
+        else:
+            assert beside.metrics is not None  # of the guardrails
+            joint, more = follow_joint(joint, *columns, beside.metrics, baseline)
+            certificate = joint.goal
+        if segments is not None:
+            assert beside.codes is not None  # of the segments
+            segments = segments.advance(*columns, beside.codes, baseline)
+        return replace(
+            self,
+            certificate=certificate,
+            points=(*self.points, *more),
+            joint=joint,
+            segments=segments,
+            baseline=totals,
+            without_rejected=other,
+        )
+
+    def _with_baseline(
+        self,
+        columns: tuple[Log, Array, Array],
+        log: Log,
+        against: Target,
+        rejected: Rejected | None,
+    ) -> tuple[tuple[Log, Array, Array], BaselineRounds]:
+        """The columns, and π₀(b_t) and its W_t in the same rows.
+
+        A rejected row whose w is known has the baseline's too: else neither counts as known.
+        """
+        certificate, (every, probability, ratios) = self.certificate, columns
+        behavior = certificate.behavior
+        own = probabilities_under(against, log, certificate.n_actions)
+        known = largest_ratios(against, log, behavior)
+        if rejected is None:
+            return columns, BaselineRounds(own, known)
+        if not certificate.centered:
+            _, own = with_rejected(log, own, rejected, behavior)
+            return columns, BaselineRounds(own, np.full(len(own), math.inf))
+        known = among_all(known, rejected.valid, _ratio_of_rejected(against, log, behavior))
+        _, own = with_unusable(log, own, rejected, behavior, against)
+        probability = np.where(np.isnan(own), math.nan, probability)
+        return (every, probability, ratios), BaselineRounds(own, known)
+
+    def _baseline_totals(self, log: Log, against: Target) -> tuple[float, float]:
+        """Σ w₀R and Σ w₀ of the valid rows so far; 0 if propensities are not known."""
+        if (behavior := self.certificate.behavior) is None:
+            return self.baseline
+        own = probabilities_under(against, log, self.certificate.n_actions)
+        w = own / propensities_of(behavior, log)
+        rewards, weights = self.baseline
+        return rewards + float(w @ log.rewards), weights + float(w.sum())
+
+    def chosen(self, quarantined: QuarantinedRows) -> CertificatePath:
+        """The path with, or without, the rejected rows."""
+        left_out = quarantined is QuarantinedRows.MISSING_AT_RANDOM
+        return self if self.without_rejected is None or not left_out else self.without_rejected
+
+    def other(self, quarantined: QuarantinedRows) -> CertificatePath | None:
+        """The path with the other treatment of rejected rows; None if there are none."""
+        if self.without_rejected is None:
+            return None
+        return self if self.chosen(quarantined) is not self else self.without_rejected
+
+    @property
+    def mean_gain(self) -> float:
+        """The largest certain gain per round; −1 if none is certified."""
+        window = self.certificate.window
+        return -1.0 if window is None else window.gain
+
+    @property
+    def baseline_mean(self) -> float | None:
+        """The self-normalised mean reward of the baseline; None for production."""
+        if isinstance(self.certificate, DifferenceCertificate):
+            return self.certificate.baseline.self_normalised / max(self.certificate.rounds, 1)
+        rewards, weights = self.baseline
+        return rewards / weights if weights else None
 
     @property
     def may_center(self) -> bool:
@@ -116,7 +269,11 @@ class Observed:
         return Observed(behavior, *empty, tuple(curves))
 
     def observe(
-        self, log: Log, targets: Sequence[Target] = (), rejected: Rejected | None = None
+        self,
+        log: Log,
+        targets: Sequence[Target] = (),
+        rejected: Rejected | None = None,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Self:
         """The state after more rows; `targets` are the policies in these rows.
 
@@ -130,7 +287,9 @@ class Observed:
             sums=self.sums.after(with_propensities(plain, self.behavior)),
             counts_over_time=self.counts_over_time.after(log.actions),
             curves=tuple(
-                None if curve is None else curve.after(plain, target, self.sums.counts, rejected)
+                None
+                if curve is None
+                else curve.after(plain, target, self.sums.counts, rejected, beside)
                 for curve, target in zip(self.curves, targets, strict=True)
             ),
         )
@@ -140,10 +299,11 @@ def observe_rows(
     rows: Iterable[ValidatedBatch],
     observed: Observed,
     targets: Callable[[ValidatedBatch], Sequence[Target]] = lambda _: (),
+    beside: Callable[[ValidatedBatch], Beside] = lambda _: NOTHING_BESIDE,
 ) -> Observed:
     """Observe all rows of a log, for policies that are these `targets` in a batch of its rows."""
     for batch in rows:
-        observed = observed.observe(batch.log(), targets(batch), batch.rejected)
+        observed = observed.observe(batch.log(), targets(batch), batch.rejected, beside(batch))
     return observed
 
 
