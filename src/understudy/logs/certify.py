@@ -115,6 +115,7 @@ def certify(
             intake=outcome.provenance,
             oddities=outcome.unexpected,
             strange=disjoint_actions(target, statistics),
+            learned=None if best_action else learned,
         )
         if folder is not None:
             (hidden / REPORT_FILE).write_text(result.page(), encoding="utf-8")

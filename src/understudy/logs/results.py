@@ -18,8 +18,9 @@ from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.outcomes import Obstacle, Outcome, VerdictKind
 from understudy.logs.evaluation.target_policies import DisjointActions
-from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
 
@@ -118,6 +119,12 @@ class LearnResult(Result):
         return "cannot tell" if self.certified is None else self.coverage.verdicts[0].kind
 
     @property
+    def outcome(self) -> Outcome:
+        """What the verdict comes to."""
+        known = self.certified is not None
+        return self.coverage.verdicts[0].outcome if known else Outcome.CANNOT_TELL
+
+    @property
     def obstacle(self) -> Obstacle | None:
         """The reason why no decision is possible, if there is one."""
         if self.certified is not None:
@@ -150,7 +157,8 @@ class CertifyResult(Result):
     """The off-policy evaluation of one fixed policy.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    is given if policy and log have no action in common.
+    is given if policy and log have no action in common. `learned` is the policy of `learn` that was
+    evaluated as it is.
     """
 
     name: str
@@ -160,6 +168,7 @@ class CertifyResult(Result):
     kind: PropensitySource
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
+    learned: Policy | None = None
 
     @property
     def average(self) -> Array | None:
@@ -169,6 +178,11 @@ class CertifyResult(Result):
     def verdict(self) -> VerdictKind:
         """'promote', 'not yet', 'worse' or 'cannot tell'."""
         return self.coverage.verdicts[0].kind
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the verdict comes to."""
+        return self.coverage.verdicts[0].outcome
 
     @property
     def warnings(self) -> list[str]:
