@@ -42,7 +42,7 @@ from understudy.logs.evaluation.diagnostics import (
 from understudy.logs.evaluation.outcomes import (
     NextStep,
     Obstacle,
-    Outcome,
+    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
@@ -451,7 +451,7 @@ def test_better_and_worse_policies_are_decided() -> None:
     assert (same.decision, same.sample_size) == (PolicyDecision.UNKNOWN, None)
     assert same.reason is Reason.SAME_AS_PRODUCTION
     found = [one.outcome for one in (better, worse, same)]
-    assert found == [Outcome.PROMOTE, Outcome.WORSE, Outcome.NO_VISIBLE_GAIN]
+    assert found == [VerdictOutcome.PROMOTE, VerdictOutcome.WORSE, VerdictOutcome.NO_VISIBLE_GAIN]
 
 
 def test_by_rules_1_worse_comes_first() -> None:
@@ -472,7 +472,7 @@ def test_by_rules_1_worse_comes_first() -> None:
 def test_what_would_suffice_is_said_for_a_gain_above_its_standard_error() -> None:
     log = drawn(np.array([0.9, 0.1]), np.array([0.5, 0.6]), 1000, seed=0)
     few = judged(log, [0.0, 1.0])
-    assert few.outcome is Outcome.NOT_ENOUGH_DATA
+    assert few.outcome is VerdictOutcome.NOT_ENOUGH_DATA
     assert few.estimated_gain > few.standard_error
     assert few.sample_size.gain == few.estimated_gain
     moment = second_moment(sums_of(log).sums, np.array([0.0, 1.0]))
@@ -485,7 +485,7 @@ def test_a_gain_below_its_standard_error_gives_no_number_of_rows(mean: float) ->
     """But the gain that these rows would have shown; also if the estimate is a loss."""
     log = drawn(np.array([0.9, 0.1]), np.array([0.5, mean]), 1000, seed=0)
     few = judged(log, [0.0, 1.0])
-    assert few.outcome is Outcome.NO_VISIBLE_GAIN
+    assert few.outcome is VerdictOutcome.NO_VISIBLE_GAIN
     assert few.estimated_gain <= few.standard_error
     assert few.sample_size is None
     assert few.next_step == NextStep(Step.KEEP_PRODUCTION)
@@ -551,7 +551,7 @@ def test_a_policy_of_actions_that_were_never_played_asks_for_exploration() -> No
 def test_a_log_too_short_to_show_every_action_asks_for_more_rows() -> None:
     log = drawn(np.array([0.5, 0.5]), np.array([0.3, 0.3]), 20, seed=0)
     found = judged(log, [0.25, 0.0, 0.75])
-    assert (found.outcome, found.reason) == (Outcome.NOT_ENOUGH_DATA, Reason.TOO_FEW_ROWS)
+    assert (found.outcome, found.reason) == (VerdictOutcome.NOT_ENOUGH_DATA, Reason.TOO_FEW_ROWS)
     assert found.next_step == NextStep(Step.LOG_MORE_ROWS)
 
 
@@ -560,7 +560,7 @@ def test_hidden_plays_are_no_obstacle_if_the_others_gain_enough() -> None:
     log = drawn(np.array([0.9, 0.1]), np.array([0.3, 0.45]), 1_500, seed=3)
     found = judged(log, [0.0, 0.95, 0.05])
     assert found.hidden == pytest.approx(0.05)
-    assert found.outcome is Outcome.NOT_ENOUGH_DATA
+    assert found.outcome is VerdictOutcome.NOT_ENOUGH_DATA
     assert found.sample_size.gain < found.estimated_gain
     assert math.isfinite(found.next_step.rows)
 
@@ -576,7 +576,7 @@ def test_no_number_of_rows_of_a_deterministic_production_is_ever_given(
     for actions in (np.zeros(4_000, dtype=int), rng.integers(2, size=4_000)):
         log = frame_of(actions, rewards, 1.0)
         found = judged(log, policy)
-        assert found.outcome is Outcome.IMPOSSIBLE
+        assert found.outcome is VerdictOutcome.IMPOSSIBLE
         assert found.reason is Reason.DETERMINISTIC_PRODUCTION
         assert found.next_step.rows is None
         assert 0.0 < found.next_step.exploration <= 0.5

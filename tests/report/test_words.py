@@ -14,6 +14,7 @@ import pytest
 
 import understudy as us
 from tests.support.verdicts import (
+    BEYOND_SUCH_ROWS,
     CALIBRATION,
     COVERAGE,
     LABELS,
@@ -22,19 +23,19 @@ from tests.support.verdicts import (
     Drift,
     DriftFinding,
     Obstacle,
-    Outcome,
+    VerdictOutcome,
     PolicyDecision,
     Reason,
     RepeatedRows,
     Repetition,
     SampleSize,
     ShareChange,
+    Step,
     StickyColumn,
     StickyColumns,
     certificate,
     verdict,
 )
-from understudy.logs.evaluation.outcomes import BEYOND_SUCH_ROWS, Step
 from understudy.report import as_dict, findings, words
 
 pytestmark = pytest.mark.plain
@@ -233,8 +234,8 @@ def test_every_verdict_has_an_outcome_one_next_step_and_never_rows_and_explorati
     step = found.next_step
     assert step.rows is None or step.exploration is None
     assert (step.step is Step.EXPLORE) == (step.exploration is not None)
-    assert (step.step is Step.RAMP_UP) == (found.outcome is Outcome.PROMOTE) == bool(step.shares)
-    if found.outcome is not Outcome.NOT_ENOUGH_DATA:
+    assert (step.step is Step.RAMP_UP) == (found.outcome is VerdictOutcome.PROMOTE) == bool(step.shares)
+    if found.outcome is not VerdictOutcome.NOT_ENOUGH_DATA:
         assert step.rows is None
     if isinstance(reason, Reason):
         line = words.describe_verdict(found, COVERAGE)
@@ -252,7 +253,7 @@ def test_the_code_of_a_ramp_loads_and_plays_the_policy(tmp_path: Path) -> None:
     plain_log = log.drop("x").with_columns(reward=pl.col("action") * 1.0)
     for rows, context in ((log, ["x"]), (plain_log, None)):
         learned = us.logs.learn(rows, context=context, out=tmp_path, overwrite=True)
-        assert learned.outcome is Outcome.PROMOTE
+        assert learned.outcome is VerdictOutcome.PROMOTE
         code = learned.report.code.replace("'policy.json'", repr(str(tmp_path / "policy.json")))
         code = code.replace("'x': ...", "'x': 0.3").replace("{...}", "{0: 0.5, 1: 0.5}")
         assert "..." not in code

@@ -18,10 +18,12 @@ from understudy.logs.evaluation.diagnostics import (
     ShareChange,
 )
 from understudy.logs.evaluation.outcomes import (
+    BEYOND_SUCH_ROWS,
     Obstacle,
-    Outcome,
+    VerdictOutcome,
     PolicyDecision,
     Reason,
+    Step,
     Verdict,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
@@ -29,6 +31,7 @@ from understudy.logs.evaluation.sticky_columns import StickyColumn, StickyColumn
 from understudy.logs.evaluation.verdicts import Coverage
 
 __all__ = [
+    "BEYOND_SUCH_ROWS",
     "CALIBRATION",
     "COVERAGE",
     "LABELS",
@@ -37,13 +40,14 @@ __all__ = [
     "Drift",
     "DriftFinding",
     "Obstacle",
-    "Outcome",
+    "VerdictOutcome",
     "PolicyDecision",
     "Reason",
     "RepeatedRows",
     "Repetition",
     "SampleSize",
     "ShareChange",
+    "Step",
     "StickyColumn",
     "StickyColumns",
     "certificate",

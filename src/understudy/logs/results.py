@@ -18,7 +18,7 @@ from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
-from understudy.logs.evaluation.outcomes import Obstacle, Outcome, VerdictKind
+from understudy.logs.evaluation.outcomes import Obstacle, VerdictOutcome, VerdictKind
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance
@@ -119,10 +119,10 @@ class LearnResult(Result):
         return "cannot tell" if self.certified is None else self.coverage.verdicts[0].kind
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """What the verdict comes to."""
         known = self.certified is not None
-        return self.coverage.verdicts[0].outcome if known else Outcome.CANNOT_TELL
+        return self.coverage.verdicts[0].outcome if known else VerdictOutcome.CANNOT_TELL
 
     @property
     def obstacle(self) -> Obstacle | None:
@@ -180,7 +180,7 @@ class CertifyResult(Result):
         return self.coverage.verdicts[0].kind
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """What the verdict comes to."""
         return self.coverage.verdicts[0].outcome
 

@@ -27,7 +27,7 @@ from understudy.logs.evaluation.outcomes import (
     GainBounds,
     NextStep,
     Obstacle,
-    Outcome,
+    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
@@ -137,7 +137,7 @@ class CandidateRow:
     estimated_gain: float | None = None
     rows_needed: float | None = None
     exploration_needed: float | None = None
-    outcome: Outcome | None = None
+    outcome: VerdictOutcome | None = None
     reason: Reason | Obstacle | None = None
     standard_error: float | None = None
     visible_gain: float | None = None
@@ -206,7 +206,7 @@ class Report:
     obstacle: Obstacle | None = None
     estimated_gain: float | None = None
     rows_needed: float | None = None
-    outcome: Outcome | None = None
+    outcome: VerdictOutcome | None = None
     reason: Reason | Obstacle | None = None
     standard_error: float | None = None
     visible_gain: float | None = None
@@ -300,7 +300,7 @@ def _report_learned(result: LearnResult) -> Report:
 
 def _ramp_code(result: LearnResult | CertifyResult, policy: Policy | None, name: str) -> str:
     """Python that plays a promoted policy, if it can be loaded."""
-    if policy is None or result.outcome is not Outcome.PROMOTE:
+    if policy is None or result.outcome is not VerdictOutcome.PROMOTE:
         return ""
     path = name if Path(name).suffix == Path(POLICY_FILE).suffix else POLICY_FILE
     columns = [] if policy.contextual is None else list(policy.contextual.encoder.names)
@@ -453,7 +453,7 @@ def _verdict_fields(
             "step": step,
             "decision": PolicyDecision.UNKNOWN,
             "obstacle": obstacle,
-            "outcome": Outcome.CANNOT_TELL,
+            "outcome": VerdictOutcome.CANNOT_TELL,
             "reason": obstacle,
             "next_step": NextStep(Step.REMOVE_OBSTACLE),
         }

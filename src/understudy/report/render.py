@@ -144,9 +144,9 @@ def show(report: Report, console: Console) -> None:
     """Print a report, the verdict first.
 
     >>> from rich.console import Console
-    >>> from understudy.logs.evaluation.outcomes import Outcome
+    >>> from understudy.logs.evaluation.outcomes import VerdictOutcome
     >>> show(Report(title="A log", verdict="Too few rows.", verdict_kind="not yet",
-    ...     outcome=Outcome.NOT_ENOUGH_DATA, step="Next: go on logging.",
+    ...     outcome=VerdictOutcome.NOT_ENOUGH_DATA, step="Next: go on logging.",
     ...     generated_by="understudy", generated_at="today"), Console(width=80))
     A log
     … Not enough data yet. Too few rows.

@@ -27,7 +27,7 @@ from understudy.learners import Exp4, LinProdCompact, Model
 from understudy.logs.evaluation.diagnostics import MOST_EXPLORATION
 from understudy.logs.evaluation.outcomes import (
     Obstacle,
-    Outcome,
+    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
@@ -74,15 +74,15 @@ class Mark(NamedTuple):
 
 
 MARKS = {
-    Outcome.PROMOTE: Mark("✓", "Promote", "good"),
-    Outcome.NOT_ENOUGH_DATA: Mark("…", "Not enough data yet", "wait"),
-    Outcome.NO_VISIBLE_GAIN: Mark("≈", "No visible gain", "open"),
-    Outcome.WORSE: Mark("✕", "Worse than production", "bad"),
-    Outcome.GUARDRAIL_BROKEN: Mark("▼", "A guardrail is broken", "bad"),
-    Outcome.NO_LONGER_CERTAIN: Mark("↓", "No longer certain", "wait"),
-    Outcome.IMPOSSIBLE: Mark("∅", "Impossible with such a log", "open"),
-    Outcome.CANNOT_TELL: Mark("?", "Cannot tell", "open"),
-    Outcome.NOT_CERTIFIED: Mark("–", "Not certified", "open"),
+    VerdictOutcome.PROMOTE: Mark("✓", "Promote", "good"),
+    VerdictOutcome.NOT_ENOUGH_DATA: Mark("…", "Not enough data yet", "wait"),
+    VerdictOutcome.NO_VISIBLE_GAIN: Mark("≈", "No visible gain", "open"),
+    VerdictOutcome.WORSE: Mark("✕", "Worse than production", "bad"),
+    VerdictOutcome.GUARDRAIL_BROKEN: Mark("▼", "A guardrail is broken", "bad"),
+    VerdictOutcome.NO_LONGER_CERTAIN: Mark("↓", "No longer certain", "wait"),
+    VerdictOutcome.IMPOSSIBLE: Mark("∅", "Impossible with such a log", "open"),
+    VerdictOutcome.CANNOT_TELL: Mark("?", "Cannot tell", "open"),
+    VerdictOutcome.NOT_CERTIFIED: Mark("–", "Not certified", "open"),
 }
 COVERAGE = Mark("i", "Coverage", "open")  # of a report that decides nothing
 BEHAVIORS = {
@@ -248,7 +248,7 @@ def round_noun(coverage: Coverage) -> str:
 def describe_verdict(verdict: Verdict, coverage: Coverage) -> str:
     """The outcome of a verdict, the numbers behind it, and the next step."""
     explained = explain(verdict, coverage)
-    if verdict.outcome is Outcome.NOT_CERTIFIED:
+    if verdict.outcome is VerdictOutcome.NOT_CERTIFIED:
         return str(explained)
     return f"{MARKS[verdict.outcome].word}. {explained}"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.live.simulated_service import viewed
 from tests.support.live.single_study import Event
 from tests.support.markup import Element, tree
-from tests.support.reports import SAMPLES, action_rows, render_page, sample
+from tests.support.reports import SAMPLES, action_rows, plain, render_page, sample
 from tests.support.strategies import quick
-from understudy.formatting import plain
+
 from understudy.report import CandidateRow
 
 pytestmark = pytest.mark.plain

@@ -28,7 +28,7 @@ class PolicyDecision(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Outcome(StrEnum):
+class VerdictOutcome(StrEnum):
     """What a verdict comes to: the situations that ask for different next steps."""
 
     PROMOTE = "promote"
@@ -81,21 +81,21 @@ class Reason(StrEnum):
 
 
 OUTCOMES = {
-    Reason.GAIN_IS_CERTAIN: Outcome.PROMOTE,
-    Reason.GAIN_IS_CERTAIN_OF_LATE: Outcome.PROMOTE,
-    Reason.LOSS_IS_CERTAIN: Outcome.WORSE,
-    Reason.GUARDRAIL_IS_BROKEN: Outcome.GUARDRAIL_BROKEN,
-    Reason.GAIN_IS_LOST: Outcome.NO_LONGER_CERTAIN,
-    Reason.SIGN_IS_UNCERTAIN: Outcome.NOT_ENOUGH_DATA,
-    Reason.TOO_FEW_ROWS: Outcome.NOT_ENOUGH_DATA,
-    Reason.WITHIN_ONE_STANDARD_ERROR: Outcome.NO_VISIBLE_GAIN,
-    Reason.NO_REWARDS: Outcome.NO_VISIBLE_GAIN,
-    Reason.SAME_AS_PRODUCTION: Outcome.NO_VISIBLE_GAIN,
-    Reason.DETERMINISTIC_PRODUCTION: Outcome.IMPOSSIBLE,
-    Reason.UNSEEN_ACTIONS: Outcome.IMPOSSIBLE,
-    Reason.RARE_ACTIONS: Outcome.IMPOSSIBLE,
-    Reason.QUARANTINED_ROWS: Outcome.IMPOSSIBLE,
-    Reason.NO_CERTIFICATE: Outcome.NOT_CERTIFIED,
+    Reason.GAIN_IS_CERTAIN: VerdictOutcome.PROMOTE,
+    Reason.GAIN_IS_CERTAIN_OF_LATE: VerdictOutcome.PROMOTE,
+    Reason.LOSS_IS_CERTAIN: VerdictOutcome.WORSE,
+    Reason.GUARDRAIL_IS_BROKEN: VerdictOutcome.GUARDRAIL_BROKEN,
+    Reason.GAIN_IS_LOST: VerdictOutcome.NO_LONGER_CERTAIN,
+    Reason.SIGN_IS_UNCERTAIN: VerdictOutcome.NOT_ENOUGH_DATA,
+    Reason.TOO_FEW_ROWS: VerdictOutcome.NOT_ENOUGH_DATA,
+    Reason.WITHIN_ONE_STANDARD_ERROR: VerdictOutcome.NO_VISIBLE_GAIN,
+    Reason.NO_REWARDS: VerdictOutcome.NO_VISIBLE_GAIN,
+    Reason.SAME_AS_PRODUCTION: VerdictOutcome.NO_VISIBLE_GAIN,
+    Reason.DETERMINISTIC_PRODUCTION: VerdictOutcome.IMPOSSIBLE,
+    Reason.UNSEEN_ACTIONS: VerdictOutcome.IMPOSSIBLE,
+    Reason.RARE_ACTIONS: VerdictOutcome.IMPOSSIBLE,
+    Reason.QUARANTINED_ROWS: VerdictOutcome.IMPOSSIBLE,
+    Reason.NO_CERTIFICATE: VerdictOutcome.NOT_CERTIFIED,
 }
 
 
@@ -119,15 +119,15 @@ class Step(StrEnum):
 
 
 STEPS = {
-    Outcome.PROMOTE: Step.RAMP_UP,
-    Outcome.NOT_ENOUGH_DATA: Step.LOG_MORE_ROWS,
-    Outcome.NO_VISIBLE_GAIN: Step.KEEP_PRODUCTION,
-    Outcome.WORSE: Step.REJECT,
-    Outcome.GUARDRAIL_BROKEN: Step.REJECT,
-    Outcome.NO_LONGER_CERTAIN: Step.HOLD,
-    Outcome.IMPOSSIBLE: Step.EXPLORE,
-    Outcome.CANNOT_TELL: Step.REMOVE_OBSTACLE,
-    Outcome.NOT_CERTIFIED: Step.CERTIFY,
+    VerdictOutcome.PROMOTE: Step.RAMP_UP,
+    VerdictOutcome.NOT_ENOUGH_DATA: Step.LOG_MORE_ROWS,
+    VerdictOutcome.NO_VISIBLE_GAIN: Step.KEEP_PRODUCTION,
+    VerdictOutcome.WORSE: Step.REJECT,
+    VerdictOutcome.GUARDRAIL_BROKEN: Step.REJECT,
+    VerdictOutcome.NO_LONGER_CERTAIN: Step.HOLD,
+    VerdictOutcome.IMPOSSIBLE: Step.EXPLORE,
+    VerdictOutcome.CANNOT_TELL: Step.REMOVE_OBSTACLE,
+    VerdictOutcome.NOT_CERTIFIED: Step.CERTIFY,
 }
 
 
@@ -200,9 +200,9 @@ class Verdict:
     visible_gain: float = math.nan
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """What the verdict comes to."""
-        return Outcome.CANNOT_TELL if isinstance(self.reason, Obstacle) else OUTCOMES[self.reason]
+        return VerdictOutcome.CANNOT_TELL if isinstance(self.reason, Obstacle) else OUTCOMES[self.reason]
 
     @property
     def next_step(self) -> NextStep:
