@@ -105,7 +105,7 @@ def certify(
         for learned in known:
             refuse_same_rows(statistics, outcome.counts_over_time, learned)
         refuse_unplayed_baseline(baseline, statistics)
-        result = _result(targets, baseline, checked, paths, outcome)
+        result = _result(targets, baseline, checked, paths, outcome, best_action=best_action)
         if folder is not None:
             (hidden / REPORT_FILE).write_text(result.page(), encoding="utf-8")
             names = [QUARANTINE_FILE, REPORT_FILE]
@@ -146,6 +146,8 @@ def _result(
     options: Options,
     paths: Sequence[CertificatePath],
     outcome: RunOutcome,
+    *,
+    best_action: bool,
 ) -> CertifyResult:
     """The result about the target with the largest certain gain, the first of equals."""
     statistics, question = outcome.statistics, options.question
@@ -179,6 +181,7 @@ def _result(
         intake=outcome.provenance,
         oddities=outcome.unexpected,
         strange=disjoint_actions(target, statistics),
+        learned=None if best_action else target.learned,
         question=question,
         against=None if baseline is None else baseline.name,
         joint=path.joint,

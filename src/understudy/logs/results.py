@@ -19,9 +19,10 @@ from understudy.certificates import Certified, JointCertificate, SegmentCertific
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.outcomes import Obstacle, VerdictKind, VerdictOutcome
 from understudy.logs.evaluation.questions import PLAIN_QUESTION, Question
 from understudy.logs.evaluation.target_policies import DisjointActions
-from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
 
@@ -120,6 +121,12 @@ class LearnResult(Result):
         return "cannot tell" if self.certified is None else self.coverage.verdicts[0].kind
 
     @property
+    def outcome(self) -> VerdictOutcome:
+        """What the verdict comes to."""
+        known = self.certified is not None
+        return self.coverage.verdicts[0].outcome if known else VerdictOutcome.CANNOT_TELL
+
+    @property
     def obstacle(self) -> Obstacle | None:
         """The reason why no decision is possible, if there is one."""
         if self.certified is not None:
@@ -152,11 +159,11 @@ class CertifyResult(Result):
     """The off-policy evaluation of one fixed policy.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    is given if policy and log have no action in common. The gain is over the policy `against`, or
-    over production. `joint` has the guardrails, `segments` the segments, and `other` the
-    certificate with the other treatment of quarantined rows, each None where there is none. If
-    several policies were compared, this one has the largest certain gain, and
-    `coverage.verdicts` has them all.
+    is given if policy and log have no action in common. `learned` is the policy of `learn` that was
+    evaluated as it is. The gain is over the policy `against`, or over production. `joint` has the
+    guardrails, `segments` the segments, and `other` the certificate with the other treatment of
+    quarantined rows, each None where there is none. If several policies were compared, this one has
+    the largest certain gain, and `coverage.verdicts` has them all.
     """
 
     name: str
@@ -166,6 +173,7 @@ class CertifyResult(Result):
     kind: PropensitySource
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
+    learned: Policy | None = None
     question: Question = PLAIN_QUESTION
     against: str | None = None
     joint: JointCertificate | None = None
@@ -180,6 +188,11 @@ class CertifyResult(Result):
     def verdict(self) -> VerdictKind:
         """'promote', 'not yet', 'worse' or 'cannot tell'."""
         return self.coverage.verdicts[0].kind
+
+    @property
+    def outcome(self) -> VerdictOutcome:
+        """What the verdict comes to."""
+        return self.coverage.verdicts[0].outcome
 
     @property
     def warnings(self) -> list[str]:
