@@ -204,6 +204,10 @@ class DifferenceCertificate(Checked):
         """An upper bound on the total reward of the target."""
         return self.target.upper
 
+    def least_production(self, earned: float | None = None) -> float:
+        """A lower bound on the expected reward of production."""
+        return self.target.least_production(earned)
+
     @property
     def production(self) -> float:
         """What the behavior policy earned."""

@@ -10,6 +10,14 @@ from typing import Any, Unpack
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
+from understudy.logs.evaluation.answers import (
+    Answers,
+    Baseline,
+    BaselineSums,
+    guardrails_of,
+    segments_of,
+)
+from understudy.logs.evaluation.questions import QuarantinedRows, Question
 from understudy.logs.evaluation.target_policies import (
     Target,
     are_known,
@@ -32,6 +40,7 @@ from understudy.logs.outputs import (
     scratch_folder,
 )
 from understudy.logs.results import CertifyResult, LearnResult, PolicyLike
+from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import (
     LogInput,
@@ -40,7 +49,7 @@ from understudy.logs.runs.setup import (
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.runs.study import CertificatePath
+from understudy.logs.schema import Actions
 
 
 @with_options(QuestionOptions)
@@ -156,7 +165,6 @@ def _result(
     target, path = targets[best], judged[best]
     labels, fixed = statistics.actions.labels, target.fixed(statistics.actions)
     order = [best, *(i for i in range(len(targets)) if i != best)]
-    other = paths[best].other(question.quarantined)
     return CertifyResult(
         name=target.name,
         policy=None if fixed is None else dict(zip(labels, fixed.tolist(), strict=True)),
@@ -165,7 +173,12 @@ def _result(
             statistics,
             behavior=outcome.propensity_source,
             candidates=[
-                Candidate(targets[i].name, targets[i].fixed(statistics.actions)) for i in order
+                Candidate(
+                    targets[i].name,
+                    targets[i].fixed(statistics.actions),
+                    answers=_answers(paths[i], baseline, question, statistics.actions),
+                )
+                for i in order
             ],
             certificates=[judged[i].certificate for i in order],
             counts_over_time=outcome.counts_over_time,
@@ -182,11 +195,29 @@ def _result(
         oddities=outcome.unexpected,
         strange=disjoint_actions(target, statistics),
         learned=None if best_action else target.learned,
-        question=question,
-        against=None if baseline is None else baseline.name,
         joint=path.joint,
         segments=path.segments,
-        other=None if other is None else Certified.of(other.certificate, other.points),
+    )
+
+
+def _answers(
+    path: CertificatePath, baseline: Target | None, question: Question, actions: Actions
+) -> Answers:
+    """The log's answers to the question about one target."""
+    own, other = path.chosen(question.quarantined), path.other(question.quarantined)
+    sums, segments = own.baseline, question.segments
+    against = None
+    if baseline is not None:
+        against = Baseline(baseline.name, baseline.fixed(actions), sums or BaselineSums())
+    return Answers(
+        baseline=against,
+        joint=own.joint,
+        guardrails=() if own.joint is None else guardrails_of(own.joint, sums),
+        segments=None
+        if own.segments is None or segments is None
+        else segments_of(segments.column, own.segments, sums),
+        missing_at_random=question.quarantined is QuarantinedRows.MISSING_AT_RANDOM,
+        other_gain=None if other is None else other.mean_gain,
     )
 
 

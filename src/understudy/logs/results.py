@@ -20,7 +20,6 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.outcomes import Obstacle, VerdictKind, VerdictOutcome
-from understudy.logs.evaluation.questions import PLAIN_QUESTION, Question
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance
@@ -160,10 +159,9 @@ class CertifyResult(Result):
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
     is given if policy and log have no action in common. `learned` is the policy of `learn` that was
-    evaluated as it is. The gain is over the policy `against`, or over production. `joint` has the
-    guardrails, `segments` the segments, and `other` the certificate with the other treatment of
-    quarantined rows, each None where there is none. If several policies were compared, this one has
-    the largest certain gain, and `coverage.verdicts` has them all.
+    evaluated as it is. `joint` has the certificates of guardrails, and `segments` those of
+    segments, each None where there are none. If several policies were compared, this one has the
+    largest certain gain, and `coverage.verdicts` has them all.
     """
 
     name: str
@@ -174,11 +172,8 @@ class CertifyResult(Result):
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
     learned: Policy | None = None
-    question: Question = PLAIN_QUESTION
-    against: str | None = None
     joint: JointCertificate | None = None
     segments: SegmentCertificates | None = None
-    other: Certified | None = None
 
     @property
     def average(self) -> Array | None:

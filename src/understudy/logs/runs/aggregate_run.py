@@ -55,6 +55,7 @@ from understudy.logs.readers.inputs import (
     sources_name,
 )
 from understudy.logs.rules import nothing_left, refuse_rejected_rows
+from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.setup import (
     ResolvedLog,
     RowTests,
@@ -68,7 +69,7 @@ from understudy.logs.runs.setup import (
     unread_files,
     validated_batches,
 )
-from understudy.logs.runs.study import CertificatePath, Study
+from understudy.logs.runs.study import Study
 from understudy.logs.schema import (
     ESTIMATED,
     LOG,

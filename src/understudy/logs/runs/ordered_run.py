@@ -45,6 +45,7 @@ from understudy.logs.readers.inputs import (
 from understudy.logs.readers.units import UnitRecord, UsedUnits
 from understudy.logs.rules import list_reasons, nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
+from understudy.logs.runs.certificate_path import Beside, CertificatePath, among_all
 from understudy.logs.runs.setup import (
     LogInput,
     ResolvedLog,
@@ -60,11 +61,8 @@ from understudy.logs.runs.setup import (
     validated_batches,
 )
 from understudy.logs.runs.study import (
-    Beside,
-    CertificatePath,
     Observed,
     Study,
-    among_all,
     last_policies,
     last_rows,
     mean_policy,
