@@ -69,8 +69,8 @@ class LogCommand(click.Command):
         return found
 
 
-class CertifyCommand(LogCommand):
-    """A `LogCommand` with the options of `certify`."""
+class QuestionCommand(LogCommand):
+    """A `LogCommand` with the options of `coverage` and `certify`."""
 
     declared = "QuestionOptions"
 
@@ -117,7 +117,7 @@ def learn(
         click.echo(f"wrote policy.json{units}, report.html and quarantine.parquet to {out}")
 
 
-@click.command(cls=LogCommand)
+@click.command(cls=QuestionCommand)
 @click.option(
     "--policy",
     "policies",
@@ -139,7 +139,7 @@ def coverage(
     _print_report(result, json_output=json_output)
 
 
-@click.command(cls=CertifyCommand)
+@click.command(cls=QuestionCommand)
 @click.option(
     "--policy",
     "policies",

@@ -156,7 +156,7 @@ class StudyState:
     def _with_policy(self, policy: Policy) -> StudyState:
         return replace(
             self,
-            study=replace(policy.study, groups=None),  # a study does not count groups of contexts
+            study=policy.study.without_groups(),
             settings=policy.settings,
             contextual=policy.contextual,
             warmup=policy.warmup,

@@ -10,14 +10,7 @@ from typing import Any, Unpack
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.answers import (
-    Answers,
-    Baseline,
-    BaselineSums,
-    guardrails_of,
-    segments_of,
-)
-from understudy.logs.evaluation.questions import QuarantinedRows, Question
+from understudy.logs.evaluation.answers import Baseline
 from understudy.logs.evaluation.target_policies import (
     Target,
     are_known,
@@ -49,7 +42,6 @@ from understudy.logs.runs.setup import (
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.schema import Actions
 
 
 @with_options(QuestionOptions)
@@ -164,6 +156,9 @@ def _result(
     best = max(range(len(judged)), key=lambda i: judged[i].mean_gain)
     target, path = targets[best], judged[best]
     labels, fixed = statistics.actions.labels, target.fixed(statistics.actions)
+    known = None
+    if baseline is not None:
+        known = Baseline(baseline.name, baseline.fixed(statistics.actions))
     order = [best, *(i for i in range(len(targets)) if i != best)]
     return CertifyResult(
         name=target.name,
@@ -176,7 +171,7 @@ def _result(
                 Candidate(
                     targets[i].name,
                     targets[i].fixed(statistics.actions),
-                    answers=_answers(paths[i], baseline, question, statistics.actions),
+                    answers=paths[i].answers(question, known),
                 )
                 for i in order
             ],
@@ -197,27 +192,6 @@ def _result(
         learned=None if best_action else target.learned,
         joint=path.joint,
         segments=path.segments,
-    )
-
-
-def _answers(
-    path: CertificatePath, baseline: Target | None, question: Question, actions: Actions
-) -> Answers:
-    """The log's answers to the question about one target."""
-    own, other = path.chosen(question.quarantined), path.other(question.quarantined)
-    sums, segments = own.baseline, question.segments
-    against = None
-    if baseline is not None:
-        against = Baseline(baseline.name, baseline.fixed(actions), sums or BaselineSums())
-    return Answers(
-        baseline=against,
-        joint=own.joint,
-        guardrails=() if own.joint is None else guardrails_of(own.joint, sums),
-        segments=None
-        if own.segments is None or segments is None
-        else segments_of(segments.column, own.segments, sums),
-        missing_at_random=question.quarantined is QuarantinedRows.MISSING_AT_RANDOM,
-        other_gain=None if other is None else other.mean_gain,
     )
 
 

@@ -18,21 +18,21 @@ from understudy.logs.evaluation.target_policies import (
     target_of,
 )
 from understudy.logs.evaluation.verdicts import coverage_from
-from understudy.logs.options import LogOptions, Options, with_options
+from understudy.logs.options import Options, QuestionOptions, with_options
 from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
 from understudy.logs.results import CoverageResult, LearnResult, PolicyLike
-from understudy.logs.runs.ordered_run import run_over
+from understudy.logs.runs.ordered_run import refuse_question_of_sums, run_over
 from understudy.logs.runs.setup import LogInput, fingerprints_of
 from understudy.protocols import PRODUCTION
 
 
-@with_options(LogOptions)
+@with_options(QuestionOptions)
 def coverage(
     log: Any,
     policies: PolicyLike | Sequence[PolicyLike] = (),
     *,
     watch: ProgressCallback = no_progress,
-    **options: Unpack[LogOptions],
+    **options: Unpack[QuestionOptions],
 ) -> CoverageResult:
     """Measure what a log shows of each action, and of policies, before learning.
 
@@ -63,6 +63,7 @@ def coverage(
     fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch)
+        refuse_question_of_sums(run)
         outcome, candidates, certificates = run.cover(targets, fingerprints)
     return CoverageResult(
         coverage=coverage_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Unpack
@@ -11,6 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
+from understudy.logs.evaluation.answers import Answers
 from understudy.logs.evaluation.verdicts import Candidate, Coverage, candidates_of, coverage_from
 from understudy.logs.options import DEFAULT_CONFIDENCE, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
@@ -26,7 +28,7 @@ from understudy.logs.outputs import (
 )
 from understudy.logs.policy import Policy, playable
 from understudy.logs.results import UNDERSTUDY, LearnResult
-from understudy.logs.runs.ordered_run import run_over
+from understudy.logs.runs.ordered_run import refuse_question_of_sums, run_over
 from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.settings import ALLOW, Assumption, refuse_unsaveable
@@ -37,19 +39,25 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     """The coverage of the log that a policy was learned from, with its verdicts."""
     study, scale = policy.study, policy.settings.scale
     statistics = LogStatistics(policy.actions, study.sums, dict(policy.refused))
-    certificate, candidates = study.certificate, candidates_of(statistics)
+    path, candidates = policy.certificates, candidates_of(statistics)
+    certificate, baseline = None if path is None else path.certificate, policy.baseline
     if policy.contextual is None:  # else its average is another policy
         now = Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))
         candidates = [now, *candidates]
-    if certificate is not None:
-        candidates = [Candidate(UNDERSTUDY, None), *candidates]
+    if baseline is not None:
+        candidates = [replace(one, answers=Answers(baseline)) for one in candidates]
+    if path is not None:
+        (whole,) = study.curves
+        assert whole is not None  # the path is it, or the one without rejected rows
+        answers = whole.answers(policy.question, baseline)
+        candidates = [Candidate(UNDERSTUDY, None, answers=answers), *candidates]
     coverage = coverage_from(
         statistics,
         behavior=policy.settings.behavior,
         candidates=candidates,
         certificates=[certificate, *[None] * (len(candidates) - 1)],
         counts_over_time=study.counts_over_time.counts if study.counts_over_time.rows else None,
-        confidence=DEFAULT_CONFIDENCE if certificate is None else certificate.confidence,
+        confidence=DEFAULT_CONFIDENCE if path is None else path.confidence,
         scale=scale,
         repeated=None if policy.settings.repeated_rows == ALLOW else policy.repeated,
         declared=Assumption.DECLARED_ACTIONS not in policy.settings.unmet,
@@ -125,6 +133,7 @@ def learn(
         earlier_quarantine = earlier_quarantine or folder / QUARANTINE_FILE
     with scratch_folder(folder or Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch, strict=strict)
+        refuse_question_of_sums(run)
         policy, provenance, unexpected = run.learn(earlier, earlier_quarantine)
         result = LearnResult(
             policy=policy,

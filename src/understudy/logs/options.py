@@ -68,6 +68,7 @@ WARMUP_SHARE = number(0.0, 0.9, WARMUP_REMEDY, above=True)
 UNIT_ROWS = integer(1, "pass the largest number of rows of a unit that count, such as 10", 10**6)
 NO_UNIT = Verbatim("no unit")
 WARMUP_ROWS = integer(1, WARMUP_REMEDY, MOST_WARMUP)
+QUESTION = ("against", "guardrail", "segment", "quarantined")
 Probabilities = Mapping[Label, float]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -181,7 +182,7 @@ class LogOptions(TypedDict, total=False):
 
 
 class QuestionOptions(LogOptions, total=False):
-    """The options of `us.logs.certify`: the question that is asked about a policy."""
+    """The options of `us.logs.certify` and `coverage`: the question about a policy."""
 
     against: Annotated[
         Any,
@@ -216,7 +217,7 @@ class QuestionOptions(LogOptions, total=False):
     ]
 
 
-class LearnOptions(LogOptions, total=False):
+class LearnOptions(QuestionOptions, total=False):
     """The options of `us.logs.learn`."""
 
     context: Annotated[
@@ -247,7 +248,7 @@ class LearnOptions(LogOptions, total=False):
     ]
 
 
-class AllOptions(LearnOptions, QuestionOptions, total=False):
+class AllOptions(LearnOptions, total=False):
     """All options; `target` is the `target_probability` of `us.logs.certify`."""
 
     target: str | None
@@ -305,6 +306,7 @@ class Options:
     unit_rows: int | None = None
     action_order: tuple[str, ...] | None = None
     question: Question = PLAIN_QUESTION
+    asked: frozenset[str] = frozenset()  # the parts of the question that the user passed
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -339,12 +341,8 @@ class Options:
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
-        question = Question.of(
-            passed.get("against"),
-            passed.get("guardrail"),
-            passed.get("segment"),
-            passed.get("quarantined"),
-        )
+        parts: dict[str, Any] = {name: passed.get(name) for name in QUESTION}
+        question = Question.of(**parts)
         no_unit = TRUTH.optional()("no_unit", passed.get("no_unit"))
         _check_ids(passed)
         _check_unit_rows(passed.get("unit_rows"), scale or RewardScale(), question)
@@ -373,6 +371,7 @@ class Options:
             no_unit=bool(no_unit),
             unit_rows=UNIT_ROWS.optional()("unit_rows", passed.get("unit_rows")),
             question=question,
+            asked=frozenset(name for name, value in parts.items() if value is not None),
         )
 
     @property
@@ -437,7 +436,9 @@ class Options:
         require_same("expert", self.columns.get("experts"), settings.columns.experts)
         require_same("unit", self.columns.get("unit"), settings.columns.unit or NO_UNIT)
         require_same("unit_rows", self.unit_rows, settings.unit_rows or Verbatim("all rows"))
-        columns = dataclasses.replace(settings.columns, **self.columns)
+        kept = dict.fromkeys(PLAIN_QUESTION.names)  # the question stays as it is
+        own = {role: name for role, name in self.columns.items() if role not in kept}
+        columns = dataclasses.replace(settings.columns, **own)
         if columns.propensity is columns.propensity_vector is None and settings.behavior == LOGGED:
             return dataclasses.replace(columns, propensity=PROPENSITY)
         return columns

@@ -19,13 +19,12 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged, choose
-from understudy.certificates import Certificate
-from understudy.certificates.curves import Point
-from understudy.certificates.evidence import POINTS
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.learners import Exp4
+from understudy.logs.evaluation.answers import Baseline
 from understudy.logs.evaluation.context_groups import ContextGroups
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, NamedBaseline, Question
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import ContextFeatures
@@ -35,6 +34,7 @@ from understudy.logs.readers.units import UnitCounts, UnitRecord, UsedUnits
 from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import Study
+from understudy.logs.runs.study_data import path_as_data, path_from_data, question_as_data
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -130,7 +130,7 @@ class Policy:
     `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up, whose sums
     are `warmup_sums` if their rewards are known; `repeated` is the finding about equal rows, None
     if rows were not compared, and `sticky` that about sticky columns. `units` are those that it was
-    learned from, if each counted as one row.
+    learned from, if each counted as one row. Its certificates answer the `question`.
     """
 
     actions: Actions
@@ -145,6 +145,24 @@ class Policy:
     repeated: RepeatedRows | None = None
     sticky: StickyColumns | None = None
     units: UnitRecord | None = None
+    question: Question = PLAIN_QUESTION
+
+    @property
+    def certificates(self) -> CertificatePath | None:
+        """The certificates while it learned, with rejected rows or without, as the question asks.
+
+        None if none is possible.
+        """
+        (path,) = self.study.curves
+        return None if path is None else path.chosen(self.question.quarantined)
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The baseline of the gain; None for production."""
+        (path,), against = self.study.curves, self.question.against
+        if path is None or not isinstance(against, NamedBaseline):
+            return None
+        return Baseline(against.name, path.against)
 
     def probabilities(
         self,
@@ -298,6 +316,7 @@ class Policy:
         `pause` is called again and again: it may let other threads run.
         """
         study = self.study
+        (path,) = study.curves
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -327,8 +346,8 @@ class Policy:
             "learner": as_data(study.learner, "learner"),
             "state": as_data(study.state, "state"),
             "behavior": as_data(study.behavior, "behavior"),
-            "certificate": as_data(study.certificate, "certificate"),
-            "curve": [list(point) for point in study.curve],
+            **path_as_data(path),
+            **question_as_data(self.question, path),
             "tally": fields_as_data(study.sums),
             "stretches": fields_as_data(study.counts_over_time),
             **({} if study.groups is None else {"context_groups": study.groups.as_data()}),
@@ -393,7 +412,7 @@ def _from_text(text: str) -> Policy:
     if not is_unicode(written):
         raise InvalidSnapshot("policy", text[:40], "it is not Unicode text", REMEDY)
     actions = Actions(tuple(str(label) for label in content["actions"]))
-    study = _study(content)
+    study, question = _study(content, actions)
     if not len(actions) == study.learner.spec.n_actions == len(content["policy"]):
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
@@ -425,6 +444,7 @@ def _from_text(text: str) -> Policy:
         repeated=None if repeated is None else RepeatedRows.from_data(repeated),
         sticky=None if sticky is None else StickyColumns.from_data(sticky),
         units=None if units is None else UnitRecord.from_data(units),
+        question=question,
     )
 
 
@@ -432,43 +452,27 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _study(content: dict[str, Any]) -> Study:
-    parts = ("learner", "state", "behavior", "certificate")
-    learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
+def _study(content: dict[str, Any], actions: Actions) -> tuple[Study, Question]:
+    learner, state, behavior = (
+        from_data(content[part], part) for part in ("learner", "state", "behavior")
+    )
     learner.validate(state)
-    sums = ActionStatistics.from_data(content["tally"], learner.spec.n_actions)
-    n = learner.rounds(state)
-    if not isinstance(certificate, Certificate | None):
-        raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
-    gains = certificate is not None and certificate.behavior is not None
-    curve = tuple(_point(point, gains=gains) for point in content["curve"])
-    certified = 0 if certificate is None else certificate.rounds  # rejected rows count there too
-    counts_over_time = CountsOverTime.from_data(content["stretches"], learner.spec.n_actions)
+    K, n = learner.spec.n_actions, learner.rounds(state)
+    sums = ActionStatistics.from_data(content["tally"], K)
+    counts_over_time = CountsOverTime.from_data(content["stretches"], K)
     agree = (
         content["rows"] == sums.rows == n
-        and (certificate is None or certified >= n)
         and counts_over_time.rows in {0, n}
-        and len(curve) == np.searchsorted(POINTS, certified, side="right")
         and KINDS[content["settings"]["behavior"]] is type(behavior)
     )
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
-    sets = content["settings"]["columns"]["eligible"] is not None
-    path = None if certificate is None else CertificatePath(certificate, partial=sets, points=curve)
+    path, question = path_from_data(content, behavior, actions, n)
     groups = content.get("context_groups")  # a policy without contexts, or of 0.5, has none
     if groups is not None:
-        groups = ContextGroups.from_data(groups, learner.spec.n_actions)
-    return Study(behavior, sums, counts_over_time, (path,), learner, state, groups)
-
-
-def _point(point: list[Any], *, gains: bool) -> Point:
-    lower, upper, production, gain = point
-    if (gain is not None) != gains:
-        raise InvalidSnapshot("curve", point, "a gain is missing, or cannot be known", REMEDY)
-    values = float(lower), float(upper), float(production), None if gain is None else float(gain)
-    if not all(math.isfinite(value) for value in values if value is not None):
-        raise InvalidSnapshot("curve", point, "a number is not finite", REMEDY)
-    return values
+        groups = ContextGroups.from_data(groups, K)
+    study = Study(behavior, sums, counts_over_time, (path,), learner, state, groups)
+    return study, question
 
 
 def _chance_of_equal(sums: ActionStatistics) -> float:

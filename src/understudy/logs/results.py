@@ -106,8 +106,26 @@ class LearnResult(Result):
     @cached_property
     def certified(self) -> Certified | None:
         """The certificate of the policies that were played while learning, with its curves."""
-        study = self.policy.study
-        return None if study.certificate is None else Certified.of(study.certificate, study.curve)
+        path = self.policy.certificates
+        return None if path is None else Certified.of(path.certificate, path.points)
+
+    @property
+    def joint(self) -> JointCertificate | None:
+        """The certificates of the goal and its guardrails, if there are guardrails."""
+        return None if self.policy.certificates is None else self.policy.certificates.joint
+
+    @property
+    def segments(self) -> SegmentCertificates | None:
+        """The certificates of segments, if there are segments."""
+        return None if self.policy.certificates is None else self.policy.certificates.segments
+
+    @property
+    def contexts_over_production(self) -> bool:
+        """Whether groups of contexts have gains over production, and the verdict over another one.
+
+        Their sums know no other baseline.
+        """
+        return self.policy.study.groups is not None and self.policy.baseline is not None
 
     @property
     def average(self) -> Array:

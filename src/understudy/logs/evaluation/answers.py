@@ -91,13 +91,16 @@ class BaselineSums(NamedTuple):
         return max(0.0, total) / max(self.rows, 1)
 
 
+NO_SUMS = BaselineSums()
+
+
 @dataclass(frozen=True)
 class Baseline:
     """The baseline of a question: its name, and its probabilities or, by rows, its sums."""
 
     name: str
     policy: Array | None
-    sums: BaselineSums
+    sums: BaselineSums = NO_SUMS
 
 
 @dataclass(frozen=True)

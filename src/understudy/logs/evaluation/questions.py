@@ -67,7 +67,8 @@ class Segments:
 class Question:
     """The question about a policy: against which baseline, with which guardrails and segments.
 
-    `against` is None for production, the label of an action, or a policy as users pass it.
+    `against` is None for production, an `Always`, a policy as users pass it, or, of a learned
+    policy, a `NamedBaseline`.
     """
 
     against: Any = None
@@ -108,6 +109,22 @@ class Question:
             "segments": () if self.segments is None else (self.segments.column,),
         }
 
+    def refuse(self, reason: str, remedy: str, *parts: str) -> None:
+        """Raise `InvalidArgument` if any of these parts is asked for; by default, of all parts."""
+        asked = {
+            "against": self.against
+            if not isinstance(self.against, Always)
+            else f"{ACTION_PREFIX}{self.against.label}",
+            "guardrail": ", ".join(one.name for one in self.guardrails) or None,
+            "segment": None if self.segments is None else self.segments.column,
+            "quarantined": None
+            if self.quarantined is QuarantinedRows.WORST_CASE
+            else self.quarantined.value,
+        }
+        for name, value in asked.items():
+            if value is not None and name in (parts or asked):
+                raise InvalidArgument(name, value, reason, remedy)
+
     def columns_of(self, batch: ValidatedBatch) -> tuple[Array | None, Integers | None]:
         """The metrics in [0, 1], nan where one cannot be used, and the segments of all rows."""
         if not (self.guardrails or self.segments):
@@ -129,6 +146,18 @@ class Always:
     label: Label
 
 
+@dataclass(frozen=True)
+class NamedBaseline:
+    """The baseline that a policy was learned against: its name, and its probabilities by label.
+
+    `files` are the fingerprints of those that the baseline was itself learned from.
+    """
+
+    name: str
+    by_label: Mapping[Label, float]
+    files: tuple[str, ...] = ()
+
+
 def _against(value: Any) -> Any:
     """An `Always`, or a policy as `target_of` takes it; None for production."""
     if value is None or (isinstance(value, str) and value == PRODUCTION):
@@ -145,6 +174,15 @@ def _against(value: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------- guardrails
+
+
+def guardrail_text(one: Guardrail) -> str:
+    """A guardrail as a user writes it.
+
+    >>> guardrail_text(Guardrail("latency_ms", 0.0, 2000.0, "lower", 20.0))
+    'latency_ms:0:2000:lower:20'
+    """
+    return f"{one.name}:{one.low:g}:{one.high:g}:{one.better}:{one.margin:g}"
 
 
 def parse_guardrails(value: Any) -> tuple[Guardrail, ...]:

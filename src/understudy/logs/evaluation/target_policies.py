@@ -18,13 +18,21 @@ from understudy.learners.outside_policies import LEAST_SHARE, best_actions
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
-from understudy.logs.evaluation.questions import Always, Question
+from understudy.logs.evaluation.questions import Always, NamedBaseline, Question
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
 from understudy.logs.options import Options
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.schema import Actions, Columns, Label, first_few, label_key, short_label
+from understudy.logs.schema import (
+    UNKNOWN,
+    Actions,
+    Columns,
+    Label,
+    first_few,
+    label_key,
+    short_label,
+)
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
@@ -213,6 +221,8 @@ def baseline_of(question: Question) -> Target | None:
     if isinstance(question.against, Always):
         label = label_key(question.against.label)
         return Fixed(f"always {short_label(label)}", {label: 1.0})
+    if isinstance(question.against, NamedBaseline):
+        return Fixed(question.against.name, question.against.by_label)
     try:
         return target_of(question.against, None, best_action=False)
     except InvalidArgument as error:
@@ -220,6 +230,42 @@ def baseline_of(question: Question) -> Target | None:
             raise
         value, reason, remedy = error.value, error.reason, error.remedy
         raise type(error)("against", value, reason, remedy) from None
+
+
+def fixed_baseline_of(question: Question) -> Target | None:
+    """`baseline_of` a question, or `InvalidArgument` if it depends on the row."""
+    baseline = baseline_of(question)
+    if isinstance(baseline, RowTarget):
+        reason = "it depends on the row, and this command takes the same probabilities in all rows"
+        remedy = "pass it to understudy certify, or name an action with action:LABEL"
+        raise InvalidArgument("against", baseline.name, reason, remedy)
+    return baseline
+
+
+NO_ROW = "no valid row of the log has this action of the baseline"
+
+
+def baseline_over(
+    baseline: Target, actions: Actions, declared: frozenset[str] | None = None
+) -> Fixed:
+    """A baseline that does not depend on the row, over these actions.
+
+    `InvalidArgument` if it plays others, or if the actions were not `declared`, and define it.
+    """
+    if declared is not None and is_hindsight(baseline, actions, declared):
+        reason = "it plays actions that only the log shows"
+        remedy = "declare all of them with --actions FILE, or pass a file of probabilities"
+        raise InvalidArgument("against", baseline.name, reason, remedy)
+    if isinstance(baseline, Fixed):
+        played = {label: p for label, p in baseline.by_label.items() if p > 0.0}
+        for label in played:
+            if actions.index(label) == UNKNOWN:
+                remedy = f"name one of the log's actions: {first_few(actions.labels)}"
+                raise InvalidArgument("against", label, NO_ROW, remedy)
+        return replace(baseline, by_label=played)
+    policy = baseline.fixed(actions)
+    assert policy is not None  # it does not depend on the row
+    return Fixed(baseline.name, dict(zip(actions.labels, policy.tolist(), strict=True)))
 
 
 def refuse_unplayed_baseline(baseline: Target | None, statistics: LogStatistics) -> None:
@@ -231,8 +277,7 @@ def refuse_unplayed_baseline(baseline: Target | None, statistics: LogStatistics)
         labels, played = statistics.actions.labels, statistics.sums.counts > 0
         label = labels[int(np.argmax(unseen))]
         others = first_few([labels[a] for a in np.flatnonzero(played).tolist()])
-        reason = "no valid row of the log has this action of the baseline"
-        raise InvalidArgument("against", label, reason, f"name one of the log's actions: {others}")
+        raise InvalidArgument("against", label, NO_ROW, f"name one of the log's actions: {others}")
 
 
 def refuse_used_units(targets: Iterable[Target], options: Options) -> None:

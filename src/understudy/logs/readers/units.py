@@ -141,12 +141,17 @@ class UnitRecord:
     used: UsedUnits | None = None
 
     @staticmethod
-    def of(rows: UnitRows, earlier: UnitRecord | None = None) -> UnitRecord:
-        """The record of a run, and of the `earlier` one that it goes on from."""
-        if earlier is None:
-            return UnitRecord(rows.counts, rows.used.sha256, rows.used)
-        used = UsedUnits.of(earlier.at_hand().hashes, rows.used.hashes)
-        return UnitRecord(earlier.counts + rows.counts, used.sha256, used)
+    def of(
+        rows: UnitRows, earlier: UnitRecord | None = None, others: UsedUnits | None = None
+    ) -> UnitRecord:
+        """The record of a run, and of the `earlier` one that it goes on from.
+
+        The `others` are units that its baseline was learned from.
+        """
+        known = (None if earlier is None else earlier.at_hand(), others, rows.used)
+        used = UsedUnits.of(*(one.hashes for one in known if one is not None))
+        counts = rows.counts if earlier is None else earlier.counts + rows.counts
+        return UnitRecord(counts, used.sha256, used)
 
     def at_hand(self) -> UsedUnits:
         """The hashes, or `InvalidArgument`: a unit may be used once."""

@@ -6,7 +6,6 @@ Rejected rows are among the rows, as the worst that they may have been.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +17,6 @@ from understudy.certificates import (
     AnyCertificate,
     BaselineRounds,
     FixedPolicy,
-    Guardrail,
     JointCertificate,
     SegmentCertificates,
 )
@@ -31,19 +29,28 @@ from understudy.certificates.targets import (
     ratio_of_policy,
 )
 from understudy.constraints import Array
-from understudy.logs.evaluation.answers import BaselineSums
-from understudy.logs.evaluation.questions import QuarantinedRows
+from understudy.logs.evaluation.answers import (
+    NO_SUMS,
+    Answers,
+    Baseline,
+    BaselineSums,
+    guardrails_of,
+    segments_of,
+)
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, QuarantinedRows, Question
 from understudy.logs.validate import Rejected
 from understudy.types import Integers, Log
 
 Number = TypeVar("Number", bound=np.generic)
+DIGITS = 15  # of a confidence: half of δ, doubled again, may differ from δ in the last bit
 
 
 class Beside(NamedTuple):
     """The columns of a question in the rows of a batch.
 
-    `against` is the baseline in the valid rows, None for production; `metrics` are those of all
-    rows in [0, 1], (n, m), and nan where one cannot be used; `codes` are the segments of all rows.
+    `against` is a baseline that depends on the row, in the valid rows, None if there is none;
+    `metrics` are those of all rows in [0, 1], (n, m), and nan where one cannot be used; `codes` are
+    the segments of all rows.
     """
 
     against: Target | None = None
@@ -71,9 +78,10 @@ class CertificatePath:
     so that no center is valid. So they may be if the policy is `partial`: it may play actions that
     production cannot play, because rows have eligible sets, or because only a column shows it.
 
-    With guardrails, `joint` decides, and the certificate is that of its goal. `baseline` has sums
-    that estimate the gain over a baseline, None for production. `without_rejected` is the path
-    without the rejected rows, from the first of them on, if it `forks`.
+    With guardrails, `joint` decides, and the certificate is that of its goal. `against` is a
+    baseline with the same probabilities in every row, and `baseline` has sums that estimate the
+    gain over a baseline; both are None for production. `without_rejected` is the path without the
+    rejected rows, from the first of them on, if it `forks`.
     """
 
     certificate: AnyCertificate
@@ -83,27 +91,35 @@ class CertificatePath:
     joint: JointCertificate | None = None
     segments: SegmentCertificates | None = None
     baseline: BaselineSums | None = None
+    against: Array | None = None
     forks: bool = False
     without_rejected: CertificatePath | None = None
 
     @staticmethod
     def begin(
         certificate: AnyCertificate,
-        guardrails: Sequence[Guardrail] = (),
-        segments: Sequence[str] = (),
+        question: Question = PLAIN_QUESTION,
         *,
+        against: Array | None = None,
         hindsight: bool = False,
         partial: bool = False,
         forks: bool = False,
     ) -> CertificatePath:
-        """The path before the first row; the confidence of the certificate is that of each part."""
+        """The path before the first row; the confidence of the certificate is that of each part.
+
+        The certificate is made for its baseline, such as by `certificate_against`.
+        """
+        guardrails, segments = question.guardrails, question.segments
         joint = JointCertificate.begin(certificate, guardrails) if guardrails else None
         return CertificatePath(
             certificate if joint is None else joint.goal,
             hindsight,
             partial,
             joint=joint,
-            segments=SegmentCertificates.begin(certificate, tuple(segments)) if segments else None,
+            segments=None
+            if segments is None
+            else SegmentCertificates.begin(certificate, segments.values),
+            against=against,
             forks=forks,
         )
 
@@ -123,6 +139,8 @@ class CertificatePath:
         if other is not None:
             other = other.after(log, target, counts, None, beside.of_valid(rejected))
         columns = self.columns(log, target, counts, rejected)
+        if self.against is not None:
+            beside = beside._replace(against=FixedPolicy(self.against))
         baseline, totals = None, self.baseline
         if beside.against is not None:
             columns, baseline = self._with_baseline(columns, log, beside.against, rejected)
@@ -181,26 +199,20 @@ class CertificatePath:
         K, q = self.certificate.n_actions, propensities_of(behavior, log)
         w0 = probabilities_under(beside.against, log, K) / q
         squares = (probabilities_under(target, log, K) / q - w0) ** 2
-        own, old = beside.of_valid(rejected), self.baseline or BaselineSums()
+        own, old = beside.of_valid(rejected), self.baseline or NO_SUMS
+        totals = np.stack([w0 * log.rewards, w0, squares, squares * log.rewards], axis=1)
         metrics, segments = old.metrics, old.segments
         if own.metrics is not None:
-            usable = ~np.isnan(own.metrics)
-            weighted = np.where(usable, own.metrics, 0.0).T @ w0
-            metrics = _added(metrics, np.stack([weighted, usable.T @ w0], axis=1))
+            usable, plays = ~np.isnan(own.metrics), w0[:, np.newaxis]
+            weighted = np.where(usable, own.metrics, 0.0) * plays
+            metrics = _added(metrics, np.stack([weighted, usable * plays], axis=2))
         if own.codes is not None and self.segments is not None:
-            among, size = own.codes >= 0, len(self.segments.names)
-            columns = (w0 * log.rewards, w0)
-            each = [np.bincount(own.codes[among], one[among], size) for one in columns]
-            segments = _added(segments, np.stack(each, axis=1))
-        return BaselineSums(
-            old.rewards + float(w0 @ log.rewards),
-            old.weights + float(w0.sum()),
-            old.squares + float(squares.sum()),
-            old.weighted_squares + float(squares @ log.rewards),
-            old.rows + len(log),
-            metrics,
-            segments,
-        )
+            segments = np.zeros((len(self.segments.names), 2)) if segments is None else segments
+            among, segments = own.codes >= 0, segments.copy()
+            np.add.at(segments, own.codes[among], totals[among, :2])
+        rewards, weights, each, weighted = _added(np.array(old[:4]), totals).tolist()
+        n = old.rows + len(log)
+        return BaselineSums(rewards, weights, each, weighted, n, metrics, segments)
 
     def chosen(self, quarantined: QuarantinedRows) -> CertificatePath:
         """The path with, or without, the rejected rows."""
@@ -212,6 +224,42 @@ class CertificatePath:
         if self.without_rejected is None:
             return None
         return self if self.chosen(quarantined) is not self else self.without_rejected
+
+    def resumed(self, rows: int, *, partial: bool) -> CertificatePath:
+        """The path to go on with after a run whose actions, of so many rows, are known by now.
+
+        It may fork if it has forked, or if no rejected row has been observed.
+        """
+        other = self.without_rejected
+        return replace(
+            self,
+            hindsight=False,
+            partial=partial,
+            forks=other is not None or self.certificate.rounds == rows,
+            without_rejected=None if other is None else other.resumed(rows, partial=partial),
+        )
+
+    def answers(self, question: Question, baseline: Baseline | None) -> Answers:
+        """The answers of the rows so far to a question; no baseline stands for production."""
+        own, other = self.chosen(question.quarantined), self.other(question.quarantined)
+        sums, segments = own.baseline, question.segments
+        return Answers(
+            baseline=None if baseline is None else replace(baseline, sums=sums or NO_SUMS),
+            joint=own.joint,
+            guardrails=() if own.joint is None else guardrails_of(own.joint, sums),
+            segments=None
+            if own.segments is None or segments is None
+            else segments_of(segments.column, own.segments, sums),
+            missing_at_random=question.quarantined is QuarantinedRows.MISSING_AT_RANDOM,
+            other_gain=None if other is None else other.mean_gain,
+        )
+
+    @property
+    def confidence(self) -> float:
+        """1 − δ, of the goal and its guardrails together."""
+        if self.joint is None:
+            return self.certificate.confidence
+        return round(self.joint.confidence, DIGITS)
 
     @property
     def mean_gain(self) -> float:
@@ -254,8 +302,14 @@ class CertificatePath:
         return probability, largest_ratios(target, log, certificate.behavior)
 
 
-def _added(sums: Array | None, more: Array) -> Array:
-    return more if sums is None else sums + more
+def _added(sums: Array | None, rows: Array) -> Array:
+    """The sums after more rows, added one after the other: the same bits in any batching.
+
+    >>> _added(np.array([1.0]), np.array([[0.5], [0.25]]))
+    array([1.75])
+    """
+    before = np.zeros(rows.shape[1:]) if sums is None else sums
+    return np.asarray(np.cumsum(np.concatenate([before[np.newaxis], rows]), axis=0)[-1])
 
 
 def with_rejected(

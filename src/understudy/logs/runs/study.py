@@ -15,12 +15,14 @@ from understudy.certificates import (
     Certificate,
 )
 from understudy.certificates.curves import Point
+from understudy.certificates.difference import certificate_against
 from understudy.certificates.evidence import RULES, WeightedRounds
 from understudy.certificates.targets import (
     Target,
 )
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, Question
 from understudy.logs.features import ContextFeatures
 from understudy.logs.runs.certificate_path import (
     NOTHING_BESIDE,
@@ -123,12 +125,27 @@ class Study(Observed):
         partial: bool = False,
         groups: ContextGroups | None = None,
         rules: int = RULES,
+        question: Question = PLAIN_QUESTION,
+        against: Array | None = None,
+        forks: bool = False,
     ) -> Study:
-        """The study before the first row; without a confidence it has no certificate."""
+        """The study before the first row; without a confidence it has no certificate.
+
+        `against` are the probabilities of the baseline of the question.
+        """
         K, curve = learner.spec.n_actions, None
         if confidence is not None:
-            curve = CertificatePath(
-                Certificate(behavior, confidence, K, rules=rules), not declared, partial=partial
+            plain = Certificate(behavior, confidence, K, rules=rules)
+            certificate: AnyCertificate = plain
+            if against is not None:
+                certificate = certificate_against(plain, against, paired=not partial)
+            curve = CertificatePath.begin(
+                certificate,
+                question,
+                against=against,
+                hindsight=not declared,
+                partial=partial,
+                forks=forks,
             )
         empty = Observed.nothing(K, behavior, [curve])
         return Study(**vars(empty), learner=learner, state=learner.init(), groups=groups)
@@ -148,16 +165,28 @@ class Study(Observed):
         (curve,) = self.curves
         return () if curve is None else curve.points
 
+    def without_groups(self) -> Study:
+        """The study as live ones go on with it: they neither count groups of contexts nor fork."""
+        curves = (
+            None if one is None else replace(one, forks=False, without_rejected=None)
+            for one in self.curves
+        )
+        return replace(self, groups=None, curves=tuple(curves))
+
     def after(
-        self, log: Log, rejected: Rejected | None = None, codes: Integers | None = None
+        self,
+        log: Log,
+        rejected: Rejected | None = None,
+        codes: Integers | None = None,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Study:
         """Learn from more rows, which carry propensities if the behavior is logged.
 
         Rejected rows among them are not learned from, but they count in the certificate. `codes`
-        are the groups of contexts of all rows, also of these.
+        are the groups of contexts of all rows, also of these, whose gains are over production.
         """
         state, trace = self.learner.replay(self.state, self.learner.spec.visible(log))
-        after = replace(self.observe(log, [trace], rejected), state=state)
+        after = replace(self.observe(log, [trace], rejected, beside), state=state)
         if self.groups is None or codes is None:
             return after
         valid = np.ones(len(log), dtype=np.bool_) if rejected is None else rejected.valid
