@@ -23,6 +23,7 @@ import understudy as us
 from tests.support.command_line import COMMANDS, Place, place, use_progress_bar
 from tests.support.logs.broken_files import TEXT
 from tests.support.logs.log_files import LABELS, make_rows, write
+from tests.support.logs.questions import QUESTION, with_metrics
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy, outputs
 
@@ -126,12 +127,16 @@ CHANGES = 600  # of some 10 000 to 100 000, at a hundredth of a second each
 HOSTILE: tuple[Any, ...] = (None, -1, 1e308, "x", [], {}, True, "\ud800", {"kind": "Path"}, [[]])
 
 
-@pytest.mark.parametrize("context", [False, True], ids=["plain", "contexts"])
-def test_a_policy_that_was_changed_is_refused_or_harmless(context: bool, place: Place) -> None:
+@pytest.mark.parametrize("kind", ["plain", "contexts", "question"])
+def test_a_policy_that_was_changed_is_refused_or_harmless(kind: str, place: Place) -> None:
     """In every place every kind of value: if it is taken for a policy, it can be used as one."""
+    context = kind == "contexts"
     rows = make_rows(60, context=context)
     more = make_rows(20, seed=1, context=context)
     asked: dict[str, Any] = {"learner": "exp3-ix"}
+    if kind == "question":
+        rows, more = (with_metrics(one) for one in (rows, more))
+        asked = {"learner": "exp3-ix", "actions": LABELS, **QUESTION}
     if context:  # few random features, so that the file is small
         asked = {"context": ["x", "color"], "learner": "exp4:features=16"}
     whole = json.loads(learned(place, rows, **asked).read_text(encoding="utf-8"))

@@ -418,6 +418,8 @@ class StudySpec(BaseModel):
         """Return the specification of a study that continues from a policy.json."""
         settings, study = policy.settings, policy.study
         refuse_units(policy)
+        reason = "a study is about the gain over production, and it was learned with this question"
+        policy.question.refuse(reason, "learn a policy without it")
         if settings.columns.experts:
             reason = "events have no probabilities of experts, which this policy mixes"
             remedy = "learn a policy without columns of experts"

@@ -34,7 +34,7 @@ from understudy.logs.outputs import (
 )
 from understudy.logs.results import CertifyResult, LearnResult, PolicyLike
 from understudy.logs.runs.certificate_path import CertificatePath
-from understudy.logs.runs.ordered_run import run_over
+from understudy.logs.runs.ordered_run import OrderedRun, run_over
 from understudy.logs.runs.setup import (
     LogInput,
     RunOutcome,
@@ -100,7 +100,7 @@ def certify(
     for learned in known:
         refuse_learned(passed.sources, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        run = run_over(passed, checked, hidden, watch, strict=strict)
+        run = run_over(OrderedRun, passed, checked, hidden, watch, strict=strict)
         paths, outcome = run.certify(targets, baseline, fingerprints)
         statistics = outcome.statistics
         for learned in known:

@@ -21,7 +21,7 @@ from understudy.logs.evaluation.verdicts import coverage_from
 from understudy.logs.options import Options, QuestionOptions, with_options
 from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
 from understudy.logs.results import CoverageResult, LearnResult, PolicyLike
-from understudy.logs.runs.ordered_run import refuse_question_of_sums, run_over
+from understudy.logs.runs.ordered_run import OrderedRun, refuse_question_of_sums, run_over
 from understudy.logs.runs.setup import LogInput, fingerprints_of
 from understudy.protocols import PRODUCTION
 
@@ -62,7 +62,7 @@ def coverage(
     passed = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:
-        run = run_over(passed, checked, hidden, watch)
+        run = run_over(OrderedRun, passed, checked, hidden, watch)
         refuse_question_of_sums(run)
         outcome, candidates, certificates = run.cover(targets, fingerprints)
     return CoverageResult(

@@ -28,6 +28,7 @@ from understudy.logs.outputs import (
 )
 from understudy.logs.policy import Policy, playable
 from understudy.logs.results import UNDERSTUDY, LearnResult
+from understudy.logs.runs.learning_run import LearningRun
 from understudy.logs.runs.ordered_run import refuse_question_of_sums, run_over
 from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
@@ -132,7 +133,7 @@ def learn(
             raise InvalidArgument("out", str(folder), reason, remedy)
         earlier_quarantine = earlier_quarantine or folder / QUARANTINE_FILE
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        run = run_over(passed, checked, hidden, watch, strict=strict)
+        run = run_over(LearningRun, passed, checked, hidden, watch, strict=strict)
         refuse_question_of_sums(run)
         policy, provenance, unexpected = run.learn(earlier, earlier_quarantine)
         result = LearnResult(

@@ -16,7 +16,7 @@ import polars as pl
 
 from understudy.certificates import Guardrail
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.rules import metric_values
 from understudy.logs.schema import METRIC, SEGMENT, Label, label_key, label_text
 from understudy.logs.validate import ValidatedBatch
@@ -111,19 +111,22 @@ class Question:
 
     def refuse(self, reason: str, remedy: str, *parts: str) -> None:
         """Raise `InvalidArgument` if any of these parts is asked for; by default, of all parts."""
-        asked = {
-            "against": self.against
-            if not isinstance(self.against, Always)
-            else f"{ACTION_PREFIX}{self.against.label}",
-            "guardrail": ", ".join(one.name for one in self.guardrails) or None,
-            "segment": None if self.segments is None else self.segments.column,
-            "quarantined": None
-            if self.quarantined is QuarantinedRows.WORST_CASE
-            else self.quarantined.value,
+        for name, value in self.texts.items():
+            if value is not None and name in (parts or self.texts):
+                raise InvalidArgument(name, Verbatim(value), reason, remedy)
+
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """Its parts as users write them; None where nothing is asked beside the default."""
+        segments, quarantined = self.segments, self.quarantined
+        return {
+            "against": _baseline_text(self.against),
+            "guardrail": ", ".join(map(guardrail_text, self.guardrails)) or None,
+            "segment": None
+            if segments is None
+            else f"{segments.column}={','.join(segments.values)}",
+            "quarantined": None if quarantined is QuarantinedRows.WORST_CASE else quarantined.value,
         }
-        for name, value in asked.items():
-            if value is not None and name in (parts or asked):
-                raise InvalidArgument(name, value, reason, remedy)
 
     def columns_of(self, batch: ValidatedBatch) -> tuple[Array | None, Integers | None]:
         """The metrics in [0, 1], nan where one cannot be used, and the segments of all rows."""
@@ -156,6 +159,13 @@ class NamedBaseline:
     name: str
     by_label: Mapping[Label, float]
     files: tuple[str, ...] = ()
+
+
+def _baseline_text(against: Any) -> str | None:
+    if isinstance(against, Always):
+        return f"{ACTION_PREFIX}{against.label}"
+    named = isinstance(against, NamedBaseline)
+    return None if against is None else against.name if named else shorten(against)
 
 
 def _against(value: Any) -> Any:

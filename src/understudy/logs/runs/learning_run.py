@@ -22,8 +22,8 @@ from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.evaluation.questions import (
     PRODUCTION,
     NamedBaseline,
+    QuarantinedRows,
     Question,
-    guardrail_text,
 )
 from understudy.logs.evaluation.target_policies import (
     Fixed,
@@ -75,6 +75,8 @@ from understudy.logs.settings import (
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import ValidatedBatch
 
+DEFAULTS = {"against": PRODUCTION, "quarantined": QuarantinedRows.WORST_CASE.value}
+
 
 def _require_same_learner(wanted: Wanted, settings: Settings) -> None:
     """Raise `InvalidArgument` if a learner is not the one of the earlier run, or has no name."""
@@ -112,31 +114,21 @@ def _refuse_baseline_of(log: ResolvedLog, baseline: Target, study: Study) -> Non
 def _require_same_question(options: Options, earlier: Policy) -> None:
     """Raise `InvalidArgument` if the user asks another question than that of the earlier run."""
     asked, known = options.question, earlier.question
+    (curve,) = earlier.study.curves
+    same = {
+        "guardrail": set(asked.guardrails) == set(known.guardrails),
+        "segment": asked.segments == known.segments,
+        "quarantined": asked.quarantined is known.quarantined,
+    }
     if "against" in options.asked:
-        (curve,) = earlier.study.curves
         given, before = fixed_baseline_of(asked), None if curve is None else curve.against
         now = given and baseline_over(given, earlier.actions).fixed(earlier.actions)
-        if not np.array_equal(now, before):  # type: ignore[arg-type] # None equals itself alone
-            names = [
-                Verbatim(PRODUCTION if one is None else one.name) for one in (given, known.against)
-            ]
-            require_same("against", *names)
-    if "guardrail" in options.asked and set(asked.guardrails) != set(known.guardrails):
-        each = [
-            Verbatim(", ".join(map(guardrail_text, one.guardrails)) or "none")
-            for one in (asked, known)
-        ]
-        require_same("guardrail", *each)
-    if "segment" in options.asked and asked.segments != known.segments:
-        values = [
-            None
-            if one.segments is None
-            else Verbatim(f"{one.segments.column}={','.join(one.segments.values)}")
-            for one in (asked, known)
-        ]
-        require_same("segment", *values)
-    if "quarantined" in options.asked:
-        require_same("quarantined", asked.quarantined.value, known.quarantined.value)
+        same["against"] = np.array_equal(now, before)  # type: ignore[arg-type] # None equals itself
+    for name in options.asked:
+        if not same[name]:
+            each = [one.texts[name] or DEFAULTS.get(name) for one in (asked, known)]
+            values = [None if one is None else Verbatim(one) for one in each]
+            require_same(name, values[0] or Verbatim("none"), values[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,11 @@
-"""Learning, coverage and certificates from the rows of a log in their order."""
+"""Coverage and certificates from the rows of a log in their order, or from an engine's sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import narwhals as nw
 
@@ -31,10 +32,10 @@ from understudy.logs.readers.inputs import prefetch, sources_name
 from understudy.logs.rules import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.certificate_path import Beside, CertificatePath
-from understudy.logs.runs.learning_run import LearningRun
 from understudy.logs.runs.row_run import (
     NAME_PROPENSITIES,
     NO_CERTIFICATE,
+    RowRun,
     refuse_without_propensities,
     used_units,
 )
@@ -54,20 +55,28 @@ from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.protocols import PRODUCTION
 
+Ordered = TypeVar("Ordered", bound=RowRun)
+
 
 def run_over(
-    log: LogInput, options: Options, folder: Path, watch: ProgressCallback, *, strict: bool = False
-) -> OrderedRun | AggregateRun:
+    ordered: type[Ordered],
+    log: LogInput,
+    options: Options,
+    folder: Path,
+    watch: ProgressCallback,
+    *,
+    strict: bool = False,
+) -> Ordered | AggregateRun:
     """The run over a log: in order, or from sums if the user names an engine."""
     if log.native is None and options.engine is None:
-        return OrderedRun(log.sources, options, folder, watch, strict)
+        return ordered(log.sources, options, folder, watch, strict)
     engine = options.engine or ""
     if log.native is not None:
         engine = str(nw.from_native(log.native).implementation)
     return AggregateRun(log.sources, options, folder, watch, strict, engine, log.native)
 
 
-def refuse_question_of_sums(run: OrderedRun | AggregateRun) -> None:
+def refuse_question_of_sums(run: RowRun | AggregateRun) -> None:
     """Raise `InvalidArgument` if a question is asked of sums: `certify` alone may answer it."""
     if isinstance(run, AggregateRun):
         reason = "with an engine, or of a native frame, this command answers about production alone"
@@ -75,8 +84,8 @@ def refuse_question_of_sums(run: OrderedRun | AggregateRun) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderedRun(LearningRun):
-    """A run over the rows of a log in their order: it learns, covers and certifies."""
+class OrderedRun(RowRun):
+    """A run over the rows of a log in their order, for coverage and certificates."""
 
     # ------------------------------------------------------------------------------------ cover
 

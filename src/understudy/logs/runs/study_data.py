@@ -103,13 +103,13 @@ def path_from_data(
     if path is None:
         fits &= about is None and not content["curve"]
     else:
-        fits &= path.certificate.rounds >= rows and _fits(path, behavior, question)
         other = path.without_rejected
+        fits &= path.certificate.rounds >= rows
         fits &= other is None or (
-            other.certificate.rounds == rows
-            and other.without_rejected is None
-            and _fits(other, behavior, question)
+            other.certificate.rounds == rows and other.without_rejected is None
         )
+        for one in filter(None, (path, other)):
+            fits &= _fits(one, question) and _sums_fit(one, behavior, rows)
     if not fits:
         reason = "the certificates, their question and the rows disagree"
         raise InvalidSnapshot("certificate", rows, reason, REMEDY)
@@ -130,7 +130,12 @@ def _baseline(data: Mapping[str, Any], policy: Array | None, actions: Actions) -
 def _segments(
     certificates: SegmentCertificates | None, columns: Mapping[str, Any]
 ) -> Segments | None:
-    return None if certificates is None else Segments(columns["segments"][0], certificates.names)
+    if certificates is None:
+        return None
+    names = certificates.names
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise InvalidSnapshot("segments", names, "a name is no text, or is repeated", REMEDY)
+    return Segments(columns["segments"][0], names)
 
 
 def _path(
@@ -151,6 +156,9 @@ def _path(
     if len(points) != np.searchsorted(POINTS, goal.rounds, side="right"):
         raise InvalidSnapshot("curve", len(points), "it has another number of points", REMEDY)
     sums, fork = content.get("baseline_sums"), content.get("without_rejected")
+    other = None if fork is None else _path(fork, against, partial=partial)
+    if fork is not None and other is None:
+        raise InvalidSnapshot("without_rejected", fork, "it has no certificate", REMEDY)
     return CertificatePath(
         goal,
         partial=partial,
@@ -159,7 +167,7 @@ def _path(
         segments=segments,
         baseline=None if sums is None else _sums(sums),
         against=against,
-        without_rejected=None if fork is None else _path(fork, against, partial=partial),
+        without_rejected=other,
     )
 
 
@@ -191,7 +199,7 @@ def _sums(data: Mapping[str, Any]) -> BaselineSums:
 # ------------------------------------------------------------------------------- do they agree?
 
 
-def _fits(path: CertificatePath, behavior: Behavior | None, question: Question) -> bool:
+def _fits(path: CertificatePath, question: Question) -> bool:
     """Whether the certificates of a path are those of its question, of the same rows."""
     leaves = _leaves(path)
     if not all(isinstance(one, Certificate) for one in leaves):
@@ -204,10 +212,7 @@ def _fits(path: CertificatePath, behavior: Behavior | None, question: Question) 
     expected = CertificatePath.begin(begun, question)
     kinds, wanted = ([type(one) for one in _certificates(each)] for each in (path, expected))
     return (
-        kinds == wanted
-        and all(map(_made_alike, leaves, _leaves(expected)))
-        and _rounds_fit(path)
-        and _sums_fit(path, behavior)
+        kinds == wanted and all(map(_made_alike, leaves, _leaves(expected))) and _rounds_fit(path)
     )
 
 
@@ -260,13 +265,16 @@ def _rounds_fit(path: CertificatePath) -> bool:
     return fits and all(type(at) is int and 0 <= at <= n for at in decided)
 
 
-def _sums_fit(path: CertificatePath, behavior: Behavior | None) -> bool:
-    """Whether there are sums of a baseline exactly where they are needed, of its rows."""
+def _sums_fit(path: CertificatePath, behavior: Behavior | None, rows: int) -> bool:
+    """Whether there are sums of a baseline exactly where they are needed, of so many rows."""
     sums, joint, segments = path.baseline, path.joint, path.segments
-    if path.against is None or behavior is None or sums is None:
-        return sums is None and (
-            path.against is None or behavior is None or not path.certificate.rounds
-        )
-    wanted = [None if joint is None else len(joint.metrics), segments and len(segments.names)]
+    if path.against is None or behavior is None or not rows:
+        return sums is None
+    if sums is None or sums.rows != rows:
+        return False
+    sizes = [
+        None if joint is None else len(joint.metrics),
+        None if segments is None else len(segments.names),
+    ]
     shapes = [None if one is None else one.shape for one in (sums.metrics, sums.segments)]
-    return shapes == [None if size is None else (size, 2) for size in wanted]
+    return shapes == [None if size is None else (size, 2) for size in sizes]
