@@ -14,23 +14,17 @@ import pytest
 
 import understudy as us
 from tests.support.logs.log_files import LABELS, as_log, make_rows, write
-from tests.support.logs.questions import QUESTION, with_metrics
-from tests.support.refusals import assert_refused
-from understudy.certificates import (
-    BaselineRounds,
-    FixedPolicy,
-    JointCertificate,
-    SegmentCertificates,
-    largest_ratios,
+from tests.support.logs.questions import (
+    QUESTION,
+    as_data,
+    certificates_of,
+    from_text,
+    with_metrics,
 )
-from understudy.certificates.curves import follow_joint
-from understudy.certificates.difference import certificate_against
-from understudy.errors import InvalidSnapshot
+from tests.support.logs.sticky import sticky_log
+from tests.support.refusals import assert_refused
+from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy, learn
-from understudy.logs.evaluation.answers import GuardrailState
-from understudy.logs.evaluation.questions import Question
-from understudy.logs.policy import from_text
-from understudy.snapshots import as_data
 
 pytestmark = pytest.mark.plain
 
@@ -66,7 +60,7 @@ def content(policy: Policy) -> dict[str, Any]:
     """policy.json without what each run finds by itself: its files, and whether rows are equal."""
     found: dict[str, Any] = json.loads(policy.to_json())
     for own in ("files", "repeated"):
-        found["provenance"].pop(own)
+        found["provenance"].pop(own, None)
     return found
 
 
@@ -86,17 +80,7 @@ def test_the_certificates_are_those_of_the_trace(behavior: str) -> None:
     learner = us.exp3_ix(q)
     _, trace = learner.replay(learner.init(), log)
     north = np.array([label == "north" for label in ACTIONS], dtype=float)
-    baseline = BaselineRounds(north[log.actions], largest_ratios(FixedPolicy(north), log, q))
-    question = Question.of(**QUESTION)
-    plain = us.Certificate(q, 0.95, 4)
-    begun = certificate_against(plain, north)
-    ratios = largest_ratios(trace, log, plain.behavior)
-    metrics = np.stack([one.unit(usable[one.name]) for one in question.guardrails], axis=1)
-    codes = np.array([{"it": 0, "es": 1, "fr": -1}[value] for value in usable["country"]])
-    joint = JointCertificate.begin(begun, question.guardrails)
-    joint, points = follow_joint(joint, log, trace.probability, ratios, metrics, baseline)
-    segments = SegmentCertificates.begin(begun, ("it", "es"))
-    segments = segments.advance(log, trace.probability, ratios, codes, baseline)
+    joint, points, segments = certificates_of(usable, log, trace, q, north)
     path = found.policy.certificates
     assert path is not None
     assert path.joint is not None
@@ -150,7 +134,7 @@ def test_a_guardrail_that_the_learner_breaks_is_a_verdict_of_its_own() -> None:
     assert guarded.joint is not None
     assert guarded.joint.broken == (True,)
     (bounds,) = guarded.coverage.verdicts[0].guardrails
-    assert bounds.state is GuardrailState.BROKEN
+    assert bounds.state == "broken"
     harmless = learn(rows, **asked, guardrail="latency:0:1000:higher:20")
     assert harmless.verdict == "promote"
 
@@ -201,7 +185,7 @@ def test_the_same_question_may_be_asked_again(tmp_path: Path) -> None:
 
 
 OTHERS: dict[str, tuple[Any, str]] = {
-    "against": ("action:east", "always east: the policy was learned with always north"),
+    "against": ("action:east", "action:east: the policy was learned with always north"),
     "guardrail": ("latency:0:1000:lower:60", "latency:0:1000:lower:60: the policy was learned"),
     "segment": ("country=it", "country=it: the policy was learned with country=it,es"),
     "quarantined": ("missing-at-random", "the policy was learned with worst-case"),
@@ -229,6 +213,214 @@ def test_production_and_the_worst_case_can_be_asked_for_by_name(name: str, value
     asked: dict[str, Any] = {name: value}
     assert_refused(lambda: learn(ROWS[600:], resume=first, **asked), name, f"{value}: the")
     learn(ROWS[600:], resume=plain, **asked)
+
+
+# ------------------------------------------------------------------------- rows that lack a value
+
+
+def test_a_missing_metric_is_the_worst_for_this_metric_alone() -> None:
+    usable = PLAIN.with_columns(ROWS["visits", "country"], latency=pl.lit(150.0))
+    missing = usable.with_columns(
+        latency=pl.when(pl.int_range(pl.len()) % 7 == 3).then(None).otherwise("latency")
+    )
+    whole, found = (learn(rows, **FIXED, least_propensity=0.05) for rows in (usable, missing))
+    assert whole.joint is not None
+    assert found.joint is not None
+    assert found.segments is not None
+    assert as_data(found.joint.goal) == as_data(whole.joint.goal)
+    assert as_data(found.segments) == as_data(whole.segments)
+    (latency, visits), (before, same) = found.joint.guardrails, whole.joint.guardrails
+    assert as_data(visits) == as_data(same)
+    assert latency.rounds == before.rounds
+    for one, other in ((latency.gain, before.gain), (before.gain_upper, latency.gain_upper)):
+        assert one is not None
+        assert other is not None
+        assert one < other
+    assert not found.intake.refused
+
+
+@pytest.mark.parametrize("asked", [{}, {"against": "action:north", "least_propensity": 0.05}])
+def test_rows_that_are_missing_at_random_are_left_out(asked: dict[str, Any]) -> None:
+    """The certificate is that of the other rows, and both treatments are in the verdict."""
+    asked |= {"actions": ACTIONS, "learner": "prod"}
+    left = learn(ROWS, quarantined="missing-at-random", **asked)
+    worst = learn(ROWS, **asked)
+    other = learn(ROWS.filter(pl.col("reward").is_not_null()), **asked)
+    assert left.certified is not None
+    assert other.certified is not None
+    assert as_data(left.certified.certificate) == as_data(other.certified.certificate)
+    assert np.array_equal(left.certified.lower_curve, other.certified.lower_curve)
+    assert worst.certified is not None
+    assert worst.certified.certificate.rounds == len(ROWS)
+    verdicts = [one.coverage.verdicts[0] for one in (left, worst, other)]
+    windows = [one.certified.window for one in (left, worst, other) if one.certified is not None]
+    assert all(one is not None for one in windows)
+    gains = [one.gain for one in windows if one is not None]
+    assert [one.missing_at_random for one in verdicts] == [True, False, False]
+    assert [one.other_gain for one in verdicts] == [gains[1], gains[0], None]
+    assert gains[0] > gains[1]
+
+
+# --------------------------------------------------------------------------------- units, contexts
+
+
+def test_units_have_the_metrics_of_their_rows_and_the_segment_of_the_first() -> None:
+    log = sticky_log(4, users=400, rows=2_000, gain=0.2)
+    rng = np.random.default_rng(2)
+    log = log.with_columns(
+        speed=pl.Series(rng.uniform(0.0, 10.0, len(log))),
+        device=pl.Series(rng.choice(["phone", "desk"], len(log))),
+    )
+    first = log.group_by("user", maintain_order=True).agg(
+        pl.col("action", "propensity", "device").first(), pl.col("reward", "speed").mean()
+    )
+    asked: dict[str, Any] = {
+        "actions": ["a", "b"],
+        "least_propensity": 0.5,
+        "against": "action:a",
+        "guardrail": {"speed": (0, 10, "lower", 1)},
+        "segment": {"device": ["phone", "desk"]},
+    }
+    found = learn(log, unit="user", **asked).policy
+    expected = learn(first.drop("user"), no_unit=True, **asked).policy
+    assert found.rows == len(first) < len(log)
+    ours, theirs = found.certificates, expected.certificates
+    assert ours is not None
+    assert theirs is not None
+    assert as_data(ours.segments) == as_data(theirs.segments)
+    assert ours.joint is not None
+    assert theirs.joint is not None
+    for one, other in zip(
+        (ours.joint.goal, *ours.joint.guardrails),
+        (theirs.joint.goal, *theirs.joint.guardrails),
+        strict=True,
+    ):
+        assert one.gain == pytest.approx(other.gain, rel=1e-9)
+        assert one.gain_upper == pytest.approx(other.gain_upper, rel=1e-9)
+
+
+def test_parts_of_units_are_the_whole(tmp_path: Path) -> None:
+    early = sticky_log(4, users=200, rows=900, gain=0.2)
+    late = sticky_log(5, users=200, rows=900, gain=0.2, first_user=200)
+    rng = np.random.default_rng(2)
+    early, late = (
+        one.with_columns(speed=pl.Series(rng.uniform(0.0, 10.0, len(one)))) for one in (early, late)
+    )
+    asked: dict[str, Any] = {
+        "actions": ["a", "b"],
+        "unit": "user",
+        "against": {"a": 0.25, "b": 0.75},
+        "guardrail": {"speed": (0, 10, "lower", 1)},
+    }
+    whole = learn(pl.concat([early, late]), **asked).policy
+    learn(early, out=tmp_path, **asked)
+    found = learn(late, resume=tmp_path / "policy.json").policy
+    assert content(found) == content(whole)
+
+
+def test_groups_of_contexts_stay_over_production() -> None:
+    """Their sums know no other baseline, and the result says so."""
+    rows = with_metrics(make_rows(1_500, context=True))
+    asked: dict[str, Any] = {"context": ["color"], "actions": ACTIONS, "learner": "ridge"}
+    plain, found = learn(rows, **asked), learn(rows, **asked, **QUESTION)
+    assert found.policy.study.groups is not None
+    assert plain.policy.study.groups is not None
+    assert found.policy.study.groups.as_data() == plain.policy.study.groups.as_data()
+    assert (found.contexts_over_production, plain.contexts_over_production) == (True, False)
+    assert found.coverage.verdicts[0].baseline is not None
+    assert found.joint is not None
+    assert found.joint.rounds > found.policy.rows  # rejected rows count
+
+
+# ------------------------------------------------------------------------------------ wrong inputs
+
+
+WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "an action of no row": ({"against": "action:up"}, "against", "name one of the log's actions"),
+    "a policy with an action of no row": (
+        {"against": {"up": 0.5, "north": 0.5}},
+        "against",
+        "name one of the log's actions",
+    ),
+    "a declared action of no row": (
+        {"against": "action:up", "actions": [*ACTIONS, "up"]},
+        "against",
+        "name one of the log's actions: east, north, south",
+    ),
+    "all actions, undeclared": ({"against": "policy:uniform"}, "against", "declare all of them"),
+    "an engine": ({"engine": "polars", "horizon": 100, "segment": "country=it"}, "segment", "--en"),
+    "lost rows, with an engine": (
+        {"engine": "polars", "horizon": 100, "quarantined": "missing-at-random"},
+        "quarantined",
+        "leave out --engine",
+    ),
+    "no propensities": (
+        {"behavior": "estimated", "guardrail": "latency:0:1000:lower:1"},
+        "guardrail",
+        "name their column with --propensity",
+    ),
+    "no certificate": (
+        {"behavior": "estimated", "context": "country", "against": "action:north"},
+        "against",
+        "name their column with --propensity",
+    ),
+    "a metric that is no column": ({"guardrail": "speed:0:1:lower:0.1"}, "", "speed"),
+}
+
+
+@pytest.mark.parametrize(("asked", "argument", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_questions_are_refused_before_files_are_written(
+    asked: dict[str, Any], argument: str, words: str, tmp_path: Path
+) -> None:
+    log = write(tmp_path / "log.parquet", ROWS)
+    assert_refused(lambda: learn(log, out=tmp_path / "out", **asked), argument, words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_baseline_has_the_same_probabilities_in_all_rows(tmp_path: Path) -> None:
+    """So no policy with contexts; a learned one without contexts may be it, on other rows."""
+    rows = make_rows(900, context=True)
+    learn(rows, context="color", out=tmp_path / "contexts")
+    path = tmp_path / "contexts" / "policy.json"
+    assert_refused(
+        lambda: learn(PLAIN, against=f"policy:{path}"), "against", "pass it to understudy certify"
+    )
+    assert_refused(
+        lambda: us.logs.coverage(PLAIN, against=f"policy:{path}"), "against", "understudy certify"
+    )
+    earlier = make_rows(400, seed=9)
+    log = write(tmp_path / "earlier.csv", earlier)
+    learn(log, actions=ACTIONS, learner="exp3-ix", out=tmp_path / "fixed")
+    fixed = Policy.load(tmp_path / "fixed" / "policy.json")
+    against = f"policy:{tmp_path / 'fixed' / 'policy.json'}"
+    found = learn(PLAIN, actions=ACTIONS, against=against)
+    again = from_text(found.policy.to_json())
+    for policy in (found.policy, again):
+        assert policy.baseline is not None
+        assert policy.baseline.policy is not None
+        assert np.array_equal(policy.baseline.policy, fixed.average)
+        assert policy.baseline.name == against.removeprefix("policy:")
+    assert again.question == found.policy.question
+    for call in (
+        lambda: learn(log, actions=ACTIONS, against=against),
+        lambda: learn(log, resume=again),
+        lambda: learn(earlier, actions=ACTIONS, against=against),
+        lambda: us.logs.coverage(log, actions=ACTIONS, against=against),
+        lambda: us.logs.coverage(earlier, actions=ACTIONS, against=against),
+    ):
+        with pytest.raises(InvalidArgument, match="pass a log of other rows"):
+            call()
+
+
+def test_certify_does_not_take_the_question() -> None:
+    """A decision names its own question: a log without these columns can be asked, too."""
+    later = make_rows(500, seed=4)
+    found = us.logs.certify(later, learn(ROWS, **FIXED))
+    assert found.joint is None
+    assert found.segments is None
+    assert found.coverage.verdicts[0].baseline is None
+    judged = us.logs.certify(with_metrics(later), learn(ROWS, **FIXED), **QUESTION)
+    assert judged.joint is not None
 
 
 # ----------------------------------------------------------------------------------- files

@@ -7,7 +7,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-__all__ = ["QUESTION", "with_metrics"]
+import understudy as us
+from understudy.certificates import (
+    AnyCertificate,
+    BaselineRounds,
+    FixedPolicy,
+    JointCertificate,
+    SegmentCertificates,
+    largest_ratios,
+)
+from understudy.certificates.curves import follow_joint
+from understudy.certificates.difference import certificate_against
+from understudy.constraints import Array
+from understudy.logs.evaluation.questions import Question
+from understudy.logs.policy import from_text
+from understudy.snapshots import as_data
+
+__all__ = ["QUESTION", "as_data", "certificates_of", "from_text", "with_metrics"]
 
 QUESTION: dict[str, Any] = {
     "against": "action:north",
@@ -32,3 +48,25 @@ def with_metrics(rows: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
         reward=pl.when(number % 50 == 40).then(None).otherwise("reward"),
         latency=pl.when(number % 30 == 7).then(None).otherwise("latency"),
     )
+
+
+def certificates_of(
+    rows: pl.DataFrame, log: us.Log, trace: us.Trace, behavior: Any, against: Array
+) -> tuple[JointCertificate, list[Any], SegmentCertificates]:
+    """The certificates of a trace for `QUESTION`, with the points of the curve, by no run.
+
+    The baseline is the policy `against`; all rows can be used.
+    """
+    plain = us.Certificate(behavior, 0.95, 4)
+    begun: AnyCertificate = certificate_against(plain, against)
+    ratios = largest_ratios(trace, log, plain.behavior)
+    own = largest_ratios(FixedPolicy(against), log, plain.behavior)
+    baseline = BaselineRounds(against[log.actions], own)
+    guardrails = Question.of(**QUESTION).guardrails
+    metrics = np.stack([one.unit(rows[one.name]) for one in guardrails], axis=1)
+    codes = np.array([{"it": 0, "es": 1}.get(value, -1) for value in rows["country"]])
+    joint = JointCertificate.begin(begun, guardrails)
+    joint, points = follow_joint(joint, log, trace.probability, ratios, metrics, baseline)
+    segments = SegmentCertificates.begin(begun, ("it", "es"))
+    segments = segments.advance(log, trace.probability, ratios, codes, baseline)
+    return joint, points, segments
