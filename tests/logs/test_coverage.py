@@ -42,10 +42,10 @@ from understudy.logs.evaluation.diagnostics import (
 from understudy.logs.evaluation.outcomes import (
     NextStep,
     Obstacle,
-    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
+    VerdictOutcome,
 )
 from understudy.logs.evaluation.target_policies import certify_candidates
 from understudy.logs.evaluation.verdicts import Candidate, candidates_of, coverage_from

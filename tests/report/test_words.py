@@ -23,7 +23,6 @@ from tests.support.verdicts import (
     Drift,
     DriftFinding,
     Obstacle,
-    VerdictOutcome,
     PolicyDecision,
     Reason,
     RepeatedRows,
@@ -33,6 +32,7 @@ from tests.support.verdicts import (
     Step,
     StickyColumn,
     StickyColumns,
+    VerdictOutcome,
     certificate,
     verdict,
 )
@@ -234,7 +234,11 @@ def test_every_verdict_has_an_outcome_one_next_step_and_never_rows_and_explorati
     step = found.next_step
     assert step.rows is None or step.exploration is None
     assert (step.step is Step.EXPLORE) == (step.exploration is not None)
-    assert (step.step is Step.RAMP_UP) == (found.outcome is VerdictOutcome.PROMOTE) == bool(step.shares)
+    assert (
+        (step.step is Step.RAMP_UP)
+        == (found.outcome is VerdictOutcome.PROMOTE)
+        == bool(step.shares)
+    )
     if found.outcome is not VerdictOutcome.NOT_ENOUGH_DATA:
         assert step.rows is None
     if isinstance(reason, Reason):

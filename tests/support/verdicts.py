@@ -20,11 +20,11 @@ from understudy.logs.evaluation.diagnostics import (
 from understudy.logs.evaluation.outcomes import (
     BEYOND_SUCH_ROWS,
     Obstacle,
-    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
     Verdict,
+    VerdictOutcome,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
 from understudy.logs.evaluation.sticky_columns import StickyColumn, StickyColumns
@@ -40,7 +40,6 @@ __all__ = [
     "Drift",
     "DriftFinding",
     "Obstacle",
-    "VerdictOutcome",
     "PolicyDecision",
     "Reason",
     "RepeatedRows",
@@ -50,6 +49,7 @@ __all__ = [
     "Step",
     "StickyColumn",
     "StickyColumns",
+    "VerdictOutcome",
     "certificate",
     "verdict",
 ]

@@ -222,7 +222,9 @@ class CertificateNow(BaseModel):
     study: str
     learned: int
     verdict: str
-    outcome: str | None = Field(None, description="what the verdict comes to; null before the first")
+    outcome: str | None = Field(
+        None, description="what the verdict comes to; null before the first"
+    )
     reason: str | None = Field(None, description="the finding behind the outcome")
     gain: dict[str, Any] | None = Field(
         None, description="the estimated gain per decision with its bounds `low` and `high`"

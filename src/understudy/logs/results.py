@@ -18,7 +18,7 @@ from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
-from understudy.logs.evaluation.outcomes import Obstacle, VerdictOutcome, VerdictKind
+from understudy.logs.evaluation.outcomes import Obstacle, VerdictKind, VerdictOutcome
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance

@@ -27,12 +27,12 @@ from understudy.logs.evaluation.outcomes import (
     GainBounds,
     NextStep,
     Obstacle,
-    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
     Verdict,
     VerdictKind,
+    VerdictOutcome,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns

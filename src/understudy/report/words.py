@@ -27,11 +27,11 @@ from understudy.learners import Exp4, LinProdCompact, Model
 from understudy.logs.evaluation.diagnostics import MOST_EXPLORATION
 from understudy.logs.evaluation.outcomes import (
     Obstacle,
-    VerdictOutcome,
     PolicyDecision,
     Reason,
     Step,
     Verdict,
+    VerdictOutcome,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns

@@ -16,7 +16,6 @@ from tests.support.live.single_study import Event
 from tests.support.markup import Element, tree
 from tests.support.reports import SAMPLES, action_rows, plain, render_page, sample
 from tests.support.strategies import quick
-
 from understudy.report import CandidateRow
 
 pytestmark = pytest.mark.plain

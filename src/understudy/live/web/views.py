@@ -12,7 +12,7 @@ from understudy.live.service import Service
 from understudy.live.spec import UNIT, VECTOR, StudySpec
 from understudy.live.store.records import moment
 from understudy.live.web.study_json import StudyNow, describe, isoformat
-from understudy.logs.evaluation.outcomes import VerdictOutcome, VerdictKind
+from understudy.logs.evaluation.outcomes import VerdictKind, VerdictOutcome
 from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.render import environment, sections
@@ -78,7 +78,10 @@ class StudyView:
         if report is None:
             return "waiting", WAITING, "no reward is known yet."
         since = self.promoted_since
-        if since is None or report.outcome not in (VerdictOutcome.PROMOTE, VerdictOutcome.NO_LONGER_CERTAIN):
+        if since is None or report.outcome not in (
+            VerdictOutcome.PROMOTE,
+            VerdictOutcome.NO_LONGER_CERTAIN,
+        ):
             return report.verdict_kind, report.mark, report.said
         when = f"A gain was first certain on {_day(since)}."
         return report.verdict_kind, report.mark, f"{report.said} {when}"

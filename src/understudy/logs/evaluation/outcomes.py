@@ -202,7 +202,11 @@ class Verdict:
     @property
     def outcome(self) -> VerdictOutcome:
         """What the verdict comes to."""
-        return VerdictOutcome.CANNOT_TELL if isinstance(self.reason, Obstacle) else OUTCOMES[self.reason]
+        return (
+            VerdictOutcome.CANNOT_TELL
+            if isinstance(self.reason, Obstacle)
+            else OUTCOMES[self.reason]
+        )
 
     @property
     def next_step(self) -> NextStep:
