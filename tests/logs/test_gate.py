@@ -1,10 +1,12 @@
-"""`certify --gate` of `understudy.cli.log_commands`: exit codes, the JSON schema, and a CI step."""
+"""`certify --gate` of `understudy.cli.log_commands`: exit codes, the JSON schema, a CI step."""
 
 from __future__ import annotations
 
 import copy
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import understudy as us
 from tests.support.paths import ROOT
 from tests.support.verdicts import Obstacle, Reason, Step, VerdictOutcome
 from understudy import cli
@@ -90,6 +93,21 @@ def test_each_outcome_has_its_exit_code_and_the_published_form(
     jsonschema_rs.validator_for(closed(SCHEMA)).validate(found)
     assert understudy(*asked, monkeypatch=monkeypatch) == 0  # without --gate, as ever
     assert json.loads(capsys.readouterr().out) == found
+
+
+@pytest.mark.parametrize("outcome", SITUATIONS)
+def test_certify_coverage_and_the_page_say_the_same_of_the_same_policy(
+    outcome: str, tmp_path: Path
+) -> None:
+    log, policy = write_situation(outcome, tmp_path)
+    certified = us.logs.certify(log, policy)
+    said = certified.report.words
+    covered = us.logs.coverage(log, policy, actions=["a", "b"])
+    assert covered.report.candidates[0].words == certified.report.candidates[0].words == said
+    assert covered.coverage.verdicts[0].outcome == certified.outcome == outcome
+    text = " ".join(re.sub("<[^>]*>", " ", html.unescape(certified.page())).split())
+    for part in (certified.report.mark.word, certified.report.verdict, certified.report.step):
+        assert part in text
 
 
 def test_learn_and_coverage_have_the_published_form_too(

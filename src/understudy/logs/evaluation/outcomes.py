@@ -110,6 +110,7 @@ class Step(StrEnum):
     LOG_MORE_ROWS = "log more rows"
     EXPLORE = "explore"
     KEEP_PRODUCTION = "keep production"
+    DIFFER = "try a policy that differs"
     REJECT = "reject the policy"
     HOLD = "hold the ramp"
     CORRECT_ROWS = "correct rows"
@@ -134,6 +135,7 @@ STEPS = {
 OTHER_STEPS: dict[Reason | Obstacle, Step] = {  # than those of their outcomes
     Reason.QUARANTINED_ROWS: Step.CORRECT_ROWS,
     Reason.NO_REWARDS: Step.CHECK_REWARDS,
+    Reason.SAME_AS_PRODUCTION: Step.DIFFER,
 }
 
 
@@ -170,12 +172,12 @@ class GainBounds(NamedTuple):
 class Verdict:
     """The decision about one policy, with its numbers.
 
-    An undecided verdict has the `obstacle` as its `reason`, if there is one. `standard_error` is
-    that of the estimated gain, and `visible_gain` the gain that so many rows would show more often
-    than not; both are nan where they are not known. `sample_size` is what would decide: rows like
-    these if the estimated gain is the true one, or exploration; None if nothing is known that
-    would. The verdict is `near` if fewer than `verdicts.NEAR` times as many rows would show a gain
-    that the policy seems to have.
+    An undecided verdict has the `obstacle` as its `reason`, if there is one. `estimated_gain` is
+    per row, over production, and `standard_error` its standard error; `visible_gain` is the gain
+    that so many rows would show more often than not. All three are nan where they are not known.
+    `sample_size` is what would decide: rows like these if the estimated gain is the true one, or
+    exploration; None if nothing is known that would. The verdict is `near` if fewer than
+    `verdicts.NEAR` times as many rows would show a gain that the policy seems to have.
 
     Of all `rows` some were `rejected`; in the others production `earned` a total. `hidden` is the
     share of the policy's plays that the log does not show, 0 if it is negligible. The decision
@@ -196,6 +198,7 @@ class Verdict:
     rows: int
     rejected: int
     earned: float
+    estimated_gain: float = math.nan
     standard_error: float = math.nan
     visible_gain: float = math.nan
 
@@ -238,11 +241,6 @@ class Verdict:
     def production(self) -> float:
         """Production's mean reward in the valid rows."""
         return self.earned / max(self.rows - self.rejected, 1)
-
-    @property
-    def estimated_gain(self) -> float:
-        """The estimated gain a row over production; nan if the log shows none of its plays."""
-        return self.overlap.estimate - self.production
 
     @property
     def gain(self) -> GainBounds:
