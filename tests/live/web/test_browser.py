@@ -204,11 +204,11 @@ def test_words_that_stay_the_same_are_not_said_again(visit: Visit, service: Serv
     service.play("router", 3_000)
     page = live(visit("/studies/router"))
     says(page, PROMOTE)
-    expect(page.locator("[aria-live=polite]")).to_have_text(PROMOTE)
+    expect(page.locator("#loaded [aria-live=polite]")).to_have_text("Promote")
     page.evaluate(
         """() => {
           window.said = 0;
-          const region = document.querySelector("[aria-live=polite]");
+          const region = document.querySelector("#loaded [aria-live=polite]");
           const watch = { subtree: true, childList: true, characterData: true };
           new MutationObserver(() => { window.said += 1; }).observe(region, watch);
         }"""
