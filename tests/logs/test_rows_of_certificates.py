@@ -13,7 +13,7 @@ import pytest
 
 import understudy as us
 from tests.support.falling import falling, never_wrong
-from understudy.logs.runs.study import (
+from understudy.logs.runs.certificate_path import (
     CertificatePath,
     among_all,
     with_unusable,

@@ -5,6 +5,7 @@ Reports and figures are above this module, and are imported when they are used.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Certified
+from understudy.certificates import Certified, JointCertificate, SegmentCertificates
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
@@ -158,7 +159,9 @@ class CertifyResult(Result):
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
     is given if policy and log have no action in common. `learned` is the policy of `learn` that was
-    evaluated as it is.
+    evaluated as it is. `joint` has the certificates of guardrails, and `segments` those of
+    segments, each None where there are none. If several policies were compared, this one has the
+    largest certain gain, and `coverage.verdicts` has them all.
     """
 
     name: str
@@ -169,6 +172,8 @@ class CertifyResult(Result):
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
     learned: Policy | None = None
+    joint: JointCertificate | None = None
+    segments: SegmentCertificates | None = None
 
     @property
     def average(self) -> Array | None:
@@ -224,6 +229,9 @@ class CoverageResult(Result):
         from understudy.report.words import describe_coverage  # noqa: PLC0415 - presentation is above
 
         return describe_coverage(self.coverage)
+
+
+PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
 def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:

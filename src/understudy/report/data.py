@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, Certified, Window
+from understudy.certificates import AnyCertificate, Certified, Window
 from understudy.formatting import count, counted, percent
 from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
@@ -407,7 +407,7 @@ def curve_of(
     )
 
 
-def _bound_of(certificate: Certificate) -> WeightBound | None:
+def _bound_of(certificate: AnyCertificate) -> WeightBound | None:
     """What bounded the weights of a certificate, if all that is known is the certificate."""
     if not isinstance(certificate.behavior, Logged):
         return None if certificate.behavior is None else WeightBound.BEHAVIOR

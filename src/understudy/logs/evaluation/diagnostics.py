@@ -75,7 +75,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.certificates import Certificate
+from understudy.certificates import AnyCertificate
 from understudy.certificates.evidence import LARGEST_BET
 from understudy.certificates.targets import largest_ratio
 from understudy.constraints import Array
@@ -204,7 +204,7 @@ FAR = 5.0
 FEWEST_WEIGHTS = 100  # so many that their mean is near normal
 
 
-def weights_are_wrong(certificate: Certificate, rejected: int) -> bool:
+def weights_are_wrong(certificate: AnyCertificate, rejected: int) -> bool:
     """Whether the weights w of a policy cannot have a mean of 1, or of 1 at most without centers.
 
     Far more than n is impossible with right probabilities. Far less is so if every action of the
@@ -417,8 +417,16 @@ def second_moment(sums: ActionStatistics, policy: Array, center: float = 0.0) ->
     return max(0.0, float(total) / max(sums.rows, 1))
 
 
+def difference_moment(sums: ActionStatistics, difference: Array, center: float) -> float:
+    """`second_moment` for d = (π − π₀)/q (R − c), the difference of two fixed policies."""
+    seen = sums.counts > 0
+    means = sums.weighted[seen] / sums.weights[seen] * (1.0 - 2.0 * center) + center**2
+    total = (means * difference[seen] ** 2 * sums.squares[seen]).sum()
+    return max(0.0, float(total)) / max(sums.rows, 1)
+
+
 def overlap_of_rows(
-    certificate: Certificate, sums: ActionStatistics, center: float = 0.0
+    certificate: AnyCertificate, sums: ActionStatistics, center: float = 0.0
 ) -> tuple[Overlap, float]:
     """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
 
@@ -464,7 +472,7 @@ def estimate_gain(policy: Array, sums: ActionStatistics) -> GainEstimate:
     return _estimate(weighted, float((pi * weights).sum()), float(squares), sums)
 
 
-def estimate_gain_of_rows(certificate: Certificate, sums: ActionStatistics) -> GainEstimate:
+def estimate_gain_of_rows(certificate: AnyCertificate, sums: ActionStatistics) -> GainEstimate:
     """The estimated gain of a policy that depends on the row, from the weights that it gave."""
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
     production = float(sums.rewards.sum()) / max(sums.rows, 1)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from understudy.certificates import Certificate
+from understudy.certificates import AnyCertificate
+from understudy.logs.evaluation.answers import BaselineReward, GuardrailBounds, SegmentVerdict
 from understudy.logs.evaluation.diagnostics import Overlap, SampleSize
 
-VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
+VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage", "guardrail broken"]
 # The shares of decisions in which a promoted policy plays, one after the other. No log shows an
 # error in how a policy is served: at 1 % it costs little. Each share is at most ten times the one
 # before, so that each stage of the ramp is a log that can judge the next one.
@@ -67,6 +68,7 @@ class Reason(StrEnum):
     GAIN_IS_CERTAIN_OF_LATE = "gain is certain since a later row"
     LOSS_IS_CERTAIN = "loss is certain"
     GUARDRAIL_IS_BROKEN = "a guardrail is broken"
+    GUARDRAIL_IS_UNCERTAIN = "gain is certain, a guardrail is not"
     GAIN_IS_LOST = "gain was certain once"
     SIGN_IS_UNCERTAIN = "sign of the gain is uncertain"
     TOO_FEW_ROWS = "too few rows to show every action"
@@ -85,6 +87,7 @@ OUTCOMES = {
     Reason.GAIN_IS_CERTAIN_OF_LATE: VerdictOutcome.PROMOTE,
     Reason.LOSS_IS_CERTAIN: VerdictOutcome.WORSE,
     Reason.GUARDRAIL_IS_BROKEN: VerdictOutcome.GUARDRAIL_BROKEN,
+    Reason.GUARDRAIL_IS_UNCERTAIN: VerdictOutcome.NOT_ENOUGH_DATA,
     Reason.GAIN_IS_LOST: VerdictOutcome.NO_LONGER_CERTAIN,
     Reason.SIGN_IS_UNCERTAIN: VerdictOutcome.NOT_ENOUGH_DATA,
     Reason.TOO_FEW_ROWS: VerdictOutcome.NOT_ENOUGH_DATA,
@@ -179,6 +182,10 @@ class Verdict:
     exploration; None if nothing is known that would. The verdict is `near` if fewer than
     `verdicts.NEAR` times as many rows would show a gain that the policy seems to have.
 
+    The gain is over the `baseline`, or over production. With `guardrails` it holds together with
+    theirs. If rejected rows were left out as `missing_at_random`, or else counted with the worst
+    that they may have been, `other_gain` is the lower bound that the other treatment gives.
+
     Of all `rows` some were `rejected`; in the others production `earned` a total. `hidden` is the
     share of the policy's plays that the log does not show, 0 if it is negligible. The decision
     holds with the `confidence`; the certificate of a policy that was chosen out of several has a
@@ -193,7 +200,7 @@ class Verdict:
     hidden: float
     sample_size: SampleSize | None
     near: bool
-    certificate: Certificate | None
+    certificate: AnyCertificate | None
     confidence: float
     rows: int
     rejected: int
@@ -201,6 +208,11 @@ class Verdict:
     estimated_gain: float = math.nan
     standard_error: float = math.nan
     visible_gain: float = math.nan
+    baseline: BaselineReward | None = None
+    guardrails: tuple[GuardrailBounds, ...] = ()
+    segments: SegmentVerdict | None = None
+    missing_at_random: bool = False
+    other_gain: float | None = None
 
     @property
     def outcome(self) -> VerdictOutcome:
@@ -232,7 +244,9 @@ class Verdict:
 
     @property
     def kind(self) -> VerdictKind:
-        """'promote', 'worse', 'not yet' or 'cannot tell': as in release 0.5."""
+        """One of the four of release 0.5, or 'guardrail broken'."""
+        if self.reason is Reason.GUARDRAIL_IS_BROKEN:
+            return "guardrail broken"
         if self.decision is PolicyDecision.UNKNOWN:
             return "not yet" if self.near else "cannot tell"
         return "promote" if self.decision is PolicyDecision.BETTER else "worse"

@@ -11,9 +11,17 @@ import numpy as np
 import polars as pl
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate
+from understudy.certificates import AnyCertificate
 from understudy.certificates.targets import played_too_rarely
 from understudy.constraints import Array
+from understudy.logs.evaluation.answers import (
+    NO_QUESTION,
+    Answers,
+    Baseline,
+    BaselineReward,
+    GuardrailState,
+    most_rows,
+)
 from understudy.logs.evaluation.diagnostics import (
     ENOUGH,
     FAR,
@@ -26,6 +34,7 @@ from understudy.logs.evaluation.diagnostics import (
     Overlap,
     SampleSize,
     calibrate,
+    difference_moment,
     drift_of,
     estimate_gain,
     estimate_gain_of_rows,
@@ -79,7 +88,7 @@ class Candidate:
     `chosen_from` is the number of policies out of which the log itself chose it; its certificate
     pays for the choice. A policy that was learned from the log may not be judged by it. If its
     actions were read from the log, it is a `hindsight`: the first row of each action counts as one
-    in which it earned nothing.
+    in which it earned nothing. `answers` has the log's to a question about it.
     """
 
     name: str
@@ -87,6 +96,7 @@ class Candidate:
     chosen_from: int = 1
     may_be_judged: bool = True
     hindsight: bool = False
+    answers: Answers = NO_QUESTION
 
     def confidence(self, wanted: float) -> float:
         """1 − δ/k for a policy that was chosen out of k, so that all k certificates hold."""
@@ -171,7 +181,7 @@ def coverage_from(
     *,
     behavior: PropensitySource = "logged",
     candidates: Sequence[Candidate] | None = None,
-    certificates: Sequence[Certificate | None] = (),
+    certificates: Sequence[AnyCertificate | None] = (),
     counts_over_time: Integers | None = None,
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
@@ -297,7 +307,7 @@ def _is_deterministic(sums: ActionStatistics) -> bool:
 
 def judge(
     candidate: Candidate,
-    certificate: Certificate | None,
+    certificate: AnyCertificate | None,
     sums: ActionStatistics,
     log: Coverage,
     confidence: float,
@@ -308,7 +318,8 @@ def judge(
     unknown: too small propensities would make a policy look better than it is. With an estimated
     behavior no gain is certified.
     """
-    shown = _shown_of(candidate.policy, certificate, sums, log)
+    answers = candidate.answers
+    shown = _shown_of(candidate.policy, certificate, sums, log, answers.baseline)
     earned, valid = float(sums.rewards.sum()), sums.rows
     obstacle = log.obstacle
     # Wrong propensities come before what they bring about: bounds that contradict each other, and
@@ -318,8 +329,12 @@ def judge(
         obstacle = Obstacle.WRONG_PROPENSITIES
     elif obstacle is None and certificate is not None:
         obstacle = _contradiction(candidate.policy, certificate, sums, log.calibration)
-    decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
-    if obstacle is None and log.drift.behavior == ESTIMATED:
+    guarded = None if obstacle else _reason_of_guardrails(answers)
+    decision = PolicyDecision.UNKNOWN
+    if obstacle is None and guarded is None:
+        decision = _decide(certificate, earned)
+    gains = certificate is not None and certificate.gain is not None
+    if obstacle is None and log.drift.behavior == ESTIMATED and not gains:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
     rows = valid if certificate is None else certificate.rounds
     corrected = confidence if certificate is None else certificate.confidence
@@ -331,13 +346,15 @@ def judge(
     reason: Reason | Obstacle
     if decision is not PolicyDecision.UNKNOWN:
         reason = _reason_to_decide(decision, certificate)
+    elif guarded is not None:
+        reason, needed = guarded, most_rows(answers.guardrails)
     else:
         reason = _reason_to_wait(obstacle, shown, certificate, sums, needed)
     sample_size = None
     if reason in BEYOND_SUCH_ROWS:
         wanted = _usual_gain(shown.production, shown.largest_gain)
         sample_size = exploration_for(min(1.0, shown.production + wanted), wanted, rows, corrected)
-    elif reason in (Reason.SIGN_IS_UNCERTAIN, Reason.QUARANTINED_ROWS) or (
+    elif reason in NEED_ROWS or (
         reason in (Reason.NO_CERTIFICATE, Reason.GAIN_IS_LOST)
         and gain >= shown.gain.error
         and math.isfinite(needed)
@@ -367,7 +384,31 @@ def judge(
         estimated_gain=shown.gain.value,
         standard_error=shown.gain.error,
         visible_gain=visible_gain(shown.moment, rows, corrected, rejected),
+        baseline=None
+        if answers.baseline is None
+        else BaselineReward(answers.baseline.name, shown.production),
+        guardrails=answers.guardrails,
+        segments=answers.segments,
+        missing_at_random=answers.missing_at_random,
+        other_gain=answers.other_gain,
     )
+
+
+def _reason_of_guardrails(answers: Answers) -> Reason | None:
+    """Why guardrails prevent a promotion; None if they do not, or the goal does by itself."""
+    if any(one.state is GuardrailState.BROKEN for one in answers.guardrails):
+        return Reason.GUARDRAIL_IS_BROKEN
+    joint = answers.joint
+    if joint is None or joint.shows_gain() or not joint.goal.shows_gain():
+        return None
+    return Reason.GUARDRAIL_IS_UNCERTAIN
+
+
+NEED_ROWS = (
+    Reason.SIGN_IS_UNCERTAIN,
+    Reason.QUARANTINED_ROWS,
+    Reason.GUARDRAIL_IS_UNCERTAIN,
+)
 
 
 class _Shown(NamedTuple):
@@ -398,7 +439,46 @@ class _Shown(NamedTuple):
 
 def _shown_of(
     policy: Array | None,
-    certificate: Certificate | None,
+    certificate: AnyCertificate | None,
+    sums: ActionStatistics,
+    log: Coverage,
+    baseline: Baseline | None,
+) -> _Shown:
+    shown = _shown_over_production(policy, certificate, sums, log)
+    if baseline is None:
+        return shown
+    center, other, found = shown.production, baseline.policy, baseline.sums
+    if policy is None or other is None:
+        mean, wrong = found.mean, shown.wrong
+        gained = mean - center
+        moments = found.moment(center), found.moment(0.0)
+        largest = 1.0
+    else:
+        mean = overlap_of(other, sums, log.calibration.shown).estimate
+        gained = estimate_gain(other, sums).value
+        moments = (
+            difference_moment(sums, policy - other, center),
+            difference_moment(sums, policy - other, 0.0),
+        )
+        largest = float(np.maximum(policy - other, 0.0).sum())
+        wrong = shown.wrong or bool(other[log.calibration.wrong].any())
+    centered = certificate is not None and bool(certificate.centered_rounds)
+    return shown._replace(
+        moment=moments[0] if centered else moments[1],
+        gain=GainEstimate(
+            shown.gain.value - gained,
+            math.sqrt(moments[0] / max(sums.rows, 1)),
+            shown.gain.least - gained,
+        ),
+        production=mean,
+        largest_gain=largest,
+        wrong=wrong,
+    )
+
+
+def _shown_over_production(
+    policy: Array | None,
+    certificate: AnyCertificate | None,
     sums: ActionStatistics,
     log: Coverage,
 ) -> _Shown:
@@ -421,7 +501,7 @@ def _shown_of(
     )
 
 
-def _reason_to_decide(decision: PolicyDecision, certificate: Certificate | None) -> Reason:
+def _reason_to_decide(decision: PolicyDecision, certificate: AnyCertificate | None) -> Reason:
     if decision is PolicyDecision.WORSE:
         return Reason.LOSS_IS_CERTAIN
     assert certificate is not None  # without one there is no decision
@@ -432,7 +512,7 @@ def _reason_to_decide(decision: PolicyDecision, certificate: Certificate | None)
 def _reason_to_wait(
     obstacle: Obstacle | None,
     shown: _Shown,
-    certificate: Certificate | None,
+    certificate: AnyCertificate | None,
     sums: ActionStatistics,
     needed: float,
 ) -> Reason | Obstacle:
@@ -493,7 +573,7 @@ def _never_explores(sums: ActionStatistics, *, estimated: bool) -> bool:
 
 def _contradiction(
     policy: Array | None,
-    certificate: Certificate,
+    certificate: AnyCertificate,
     sums: ActionStatistics,
     calibration: Calibration,
 ) -> Obstacle | None:
@@ -510,7 +590,7 @@ def _contradiction(
             return Obstacle.WRONG_LEAST_PROPENSITY
     if policy is None and weights_are_wrong(certificate, rejected):
         return Obstacle.WRONG_WEIGHTS
-    if certificate.lower > certificate.upper:
+    if certificate.contradicts:
         return Obstacle.CONTRADICTORY_BOUNDS
     return None
 
@@ -521,7 +601,7 @@ def _usual_gain(production: float, largest: float) -> float:
     return min(usual, largest) if largest > 0.0 else usual
 
 
-def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
+def _decide(certificate: AnyCertificate | None, earned: float) -> PolicyDecision:
     """The decision of the certificate; plays that the log never shows make it more careful."""
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN
