@@ -97,7 +97,8 @@ def test_the_gain_over_an_action_is_that_of_certify(label: str) -> None:
     found = learn(usable, actions=ACTIONS, learner="prod", against=f"action:{label}")
     log, learner = as_log(usable, ACTIONS), us.prod(us.Logged(n_actions=4))
     _, trace = learner.replay(learner.init(), log)
-    expected = us.certify(log, trace, behavior=us.Logged(n_actions=4), against=ACTIONS.index(label))
+    always = [float(one == label) for one in ACTIONS]
+    expected = us.certify(log, trace, behavior=us.Logged(n_actions=4), against=always)
     assert found.certified is not None
     assert np.array_equal(found.certified.gain_curve, expected.gain_curve)  # type: ignore[arg-type] # a gain is certified
     assert found.certified.gain_upper == expected.gain_upper
