@@ -19,7 +19,7 @@ from understudy.logs import CertifyResult, certify
 from understudy.logs.evaluation.answers import GuardrailState
 from understudy.logs.evaluation.outcomes import Reason, VerdictOutcome
 from understudy.logs.evaluation.questions import Question, parse_guardrails, parse_segments
-from understudy.logs.runs import ordered_run
+from understudy.logs.runs import row_run
 
 K, EXACT = 3, 1e-9
 LABELS = np.array(["first", "second", "none"])
@@ -110,7 +110,7 @@ def test_sums_answer_as_rows_in_order_do(
     rows = with_losses(make_rows()) if lossy else make_rows()
     rows.write_parquet(path := tmp_path / "log.parquet")
     constant = functools.partial(us.Certificate, centers=CENTERS)
-    monkeypatch.setattr(ordered_run, "Certificate", constant)
+    monkeypatch.setattr(row_run, "Certificate", constant)
     in_order, summed = (certify(path, FIRST, engine=one, **asked) for one in (None, engine))
     assert numbers(in_order) == pytest.approx(numbers(summed), rel=EXACT, abs=EXACT)
     verdicts = [found.coverage.verdicts[0] for found in (in_order, summed)]
