@@ -42,7 +42,7 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 
 if TYPE_CHECKING:
     from understudy import live, logs
-    from understudy.simulation import Game, Results, Sweep, adversaries, play
+    from understudy.simulation import Game, Plan, Results, Sweep, adversaries, plan, play
     from understudy.simulation.simulate import Simulation, simulate
 
 __version__ = "0.5.0"
@@ -55,6 +55,7 @@ __all__ = [
     "Game",
     "Log",
     "Logged",
+    "Plan",
     "Results",
     "Round",
     "Simulation",
@@ -85,6 +86,7 @@ __all__ = [
     "load_certificate",
     "logs",
     "per_context",
+    "plan",
     "play",
     "prod",
     "prod_grid",
@@ -97,7 +99,10 @@ __all__ = [
 
 
 EXTRAS = {"live": "talking to a live service", "logs": "reading logs"}
-SIMULATION = {"Game", "Results", "Simulation", "Sweep", "adversaries", "play", "simulate"}
+SIMULATION = {
+    *("Game", "Plan", "Results", "Simulation", "Sweep"),
+    *("adversaries", "plan", "play", "simulate"),
+}
 
 
 def __getattr__(name: str) -> Any:

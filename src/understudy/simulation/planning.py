@@ -1,0 +1,464 @@
+"""`plan`: how long a log must become until its certificate decides, before any of it is collected.
+
+It simulates the log that production would write if one action were better by the smallest gain that
+matters, many times, and certifies it (`power`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import (
+    COUNT,
+    HORIZON,
+    N_ACTIONS,
+    POSITIVE,
+    PROBABILITIES,
+    SEED,
+    Array,
+    Constraint,
+    array,
+    constrained,
+    integer,
+    number,
+    one_of,
+)
+from understudy.errors import InvalidArgument
+from understudy.formatting import number as written
+from understudy.learners import exp3_ix, prod_grid
+from understudy.protocols import Learner
+from understudy.simulation import plan_words
+from understudy.simulation.adversaries import stationary
+from understudy.simulation.game import Game, check_player
+from understudy.simulation.power import PlannedGame, decision_rounds
+from understudy.simulation.simulate import PROGRESS, Progress, reporter
+from understudy.theory.information import least_divergence
+from understudy.types import read_only
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HALF, MOST = 0.5, 0.9  # the chances of a verdict that a plan names
+PRODUCTION, ACTION = "production", "action"  # what the gain is measured against
+NAMED_LEARNERS = ("prod-grid", "exp3-ix")
+# Rounds: a company with a million rows a day would wait for 27 years.
+LONGEST = 10**10
+# Of a learner, each round of which is simulated: all runs take some ten seconds.
+LONGEST_LEARNING = 2**18
+RUNS = 400  # the standard error of the median is about 3 %
+MORE_EXPLORATION = (0.2, 0.5, 1.0)  # shares to compare with
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """How many rows, and days, a certificate needs to decide in a planned game.
+
+    `decisions` has the round of the decision of each simulated run, in increasing order; inf, where
+    there was none in the first `longest` rounds. The `gain` is that of the target over production
+    (of a learner, that of the best action). `exploration` and `against` are None where they were
+    not asked for.
+    """
+
+    game: PlannedGame
+    gain: float
+    decisions: Array
+    longest: int
+    confidence: float
+    seed: int
+    traffic: float | None = None
+    exploration: float | None = None
+    against: str | None = None
+
+    def rounds_for(self, power: float) -> float:
+        """The first round after which so many of the runs are decided; inf if they never are."""
+        index = math.ceil(POWER("power", power) * len(self.decisions) - ROUNDING) - 1
+        return float(self.decisions[max(0, index)])
+
+    def days_for(self, power: float) -> float | None:
+        """`rounds_for` in days of the traffic; None if the traffic is not known."""
+        return self.days_of(self.rounds_for(power))
+
+    def days_of(self, rounds: float) -> float | None:
+        """So many rounds in days of the traffic; None if the traffic is not known."""
+        return None if self.traffic is None else rounds / self.traffic
+
+    @property
+    def median(self) -> float:
+        """Rounds for a verdict in half of the runs; inf if that takes more than `longest`."""
+        return self.rounds_for(HALF)
+
+    @property
+    def ninety(self) -> float:
+        """Rounds for a verdict in 90 % of the runs; inf if that takes more than `longest`."""
+        return self.rounds_for(MOST)
+
+    @property
+    def median_days(self) -> float | None:
+        """Days for a verdict in half of the runs; None if the traffic is not known."""
+        return self.days_for(HALF)
+
+    @property
+    def ninety_days(self) -> float | None:
+        """Days for a verdict in 90 % of the runs; None if the traffic is not known."""
+        return self.days_for(MOST)
+
+    def power_at(self, rounds: float) -> float:
+        """The share of the runs that are decided after so many rounds."""
+        return float(np.searchsorted(self.decisions, rounds, side="right") / len(self.decisions))
+
+    @property
+    def curve(self) -> tuple[Array, Array]:
+        """Power over time: rounds, and the share of the runs that are decided after them."""
+        rounds = np.unique(self.decisions[np.isfinite(self.decisions)])
+        share = np.searchsorted(self.decisions, rounds, side="right") / len(self.decisions)
+        return read_only(rounds), read_only(share)
+
+    @property
+    def limit(self) -> float | None:
+        """Rounds that no valid test of a fixed policy beats on average; None of a learner."""
+        if not isinstance(self.game.target, np.ndarray):
+            return None
+        return -math.log(1.0 - self.confidence) / _divergence(self.game)
+
+    @property
+    def sooner(self) -> dict[float, float]:
+        """Rounds for a verdict in 90 % of the runs if production explored more, by its share.
+
+        They are scaled by the information limit, and not simulated.
+        """
+        limit = self.limit
+        if self.exploration is None or limit is None or not math.isfinite(self.ninety):
+            return {}
+        least, best = float(self.game.means.min()), int(np.argmax(self.game.target))
+        against, found = self.against or PRODUCTION, {}
+        for share in MORE_EXPLORATION:
+            q = _exploring(len(self.game.means), share)
+            means = _means(q, least, self.gain_stated, best, against)
+            if share > self.exploration and means[best] <= 1.0:
+                faster = _divergence(PlannedGame(q, means, self.game.target))
+                found[share] = self.ninety * _divergence(self.game) / faster
+        return found
+
+    @property
+    def gain_stated(self) -> float:
+        """The gain over what it was stated against: production, or its most frequent action."""
+        if self.against != ACTION:
+            return self.gain
+        return float(self.game.means.max() - self.game.means[self.game.behavior.argmax()])
+
+    def plot(self, title: str = "Chance of a verdict") -> Figure:
+        """Power over time as a matplotlib figure, with lines at 50 % and 90 %."""
+        from understudy.plots import PowerPanel, draw_power  # noqa: PLC0415 - above this module
+
+        rounds, power = self.curve
+        by_day = 1.0 if self.traffic is None else self.traffic
+        unit = "rows" if self.traffic is None else "days"
+        return draw_power(
+            PowerPanel(
+                times=rounds / by_day,
+                power=power,
+                unit=unit,
+                marks={share: self.rounds_for(share) / by_day for share in (HALF, MOST)},
+            ),
+            title=title,
+        )
+
+    def __repr__(self) -> str:
+        return plan_words.decision(self)
+
+
+POWER = number(0.0, 1.0, "pass a chance between 0 and 1, such as 0.9", above=True)
+ROUNDING = 1e-9  # .9 × 10 is not above 9
+EXPLORATION = number(
+    0.0,
+    1.0,
+    "pass the share of rows in which production draws any action uniformly, such as 0.1; without "
+    "exploration a log shows one action only",
+    above=True,
+)
+MEAN_REWARD = number(0.0, 1.0, "pass the mean reward of production, such as a click rate of 0.02")
+GAIN_THAT_MATTERS = number(
+    0.0, 1.0, "pass the smallest gain that matters, such as 0.003", above=True
+)
+MEANS = array("pass the mean reward of each action, in [0, 1]", low=0.0, high=1.0)
+
+
+@constrained(
+    actions=N_ACTIONS.optional(),
+    traffic=POSITIVE.optional(),
+    production=PROBABILITIES.optional(),
+    exploration=EXPLORATION.optional(),
+    reward=MEAN_REWARD.optional(),
+    gain=GAIN_THAT_MATTERS.optional(),
+    best=integer(0, "pass the index of an action, counted from 0").optional(),
+    against=one_of("pass 'production', or 'action' for its most frequent one", PRODUCTION, ACTION),
+    means=MEANS.optional(),
+    policy=PROBABILITIES.optional(),
+    horizon=HORIZON.optional(),
+    confidence=CONFIDENCE,
+    runs=COUNT,
+    seed=SEED,
+    longest=COUNT.optional(),
+    progress=PROGRESS,
+)
+def plan(
+    actions: int | None = None,
+    *,
+    traffic: float | None = None,
+    production: ArrayLike | None = None,
+    exploration: float | None = None,
+    reward: float | None = None,
+    gain: float | None = None,
+    best: int | None = None,
+    against: str = PRODUCTION,
+    means: ArrayLike | None = None,
+    policy: ArrayLike | None = None,
+    learner: str | Learner[Any] | None = None,
+    horizon: int | None = None,
+    confidence: float = 0.95,
+    runs: int = RUNS,
+    seed: int = 0,
+    longest: int | None = None,
+    progress: Progress = False,
+) -> Plan:
+    """Plan a log: the rows and days after which its certificate decides, with 50 % and 90 % power.
+
+    The log is simulated many times, and certified as `us.certify` does. Rewards are 0 or 1, which
+    vary most of all rewards in [0, 1] with the same mean. Either `reward` and `gain` say what all
+    actions earn, or `means` does. The target is the policy that always plays the best action; or
+    the `policy`, or a `learner` while it learns.
+
+    Args:
+        actions: K; left out: as many as `production` has.
+        traffic: rows per day; left out: the plan has no days.
+        production: production's policy, K probabilities.
+        exploration: in its place, the share of rows in which production draws any of the actions
+            uniformly; in all others it plays action 0, its incumbent.
+        reward: the mean reward of production, and of every action but the best one.
+        gain: the smallest gain that matters, of the best action.
+        best: the action that is better; left out: the first of those that production plays least.
+        against: 'production': the gain is over production's mixture of actions. 'action': it is
+            over production's most frequent action. The certificate decides about the first.
+        means: the mean reward of each action, instead of the last four.
+        policy: a fixed policy to certify, K probabilities; needs `means`.
+        learner: 'prod-grid' (the default of `understudy learn`), 'exp3-ix', or a learner of your
+            own for this production. It is certified while it learns.
+        horizon: the number of rounds that a learner named 'exp3-ix' is made for.
+        confidence: of the verdict.
+        runs: the number of simulated logs; run i is a pure function of (seed, i).
+        seed: of the random numbers.
+        longest: the most rounds that are simulated. A plan that needs more says so.
+        progress: True for a bar, or a function that is called with the number of runs just decided.
+
+    >>> import understudy as us
+    >>> plan = us.plan(2, traffic=1000, exploration=0.5, reward=0.1, gain=0.05, runs=50)
+    >>> plan.median <= plan.ninety, plan.median_days == plan.median / 1000
+    (True, True)
+    >>> plan
+    About ... days for a 50 % chance of a verdict, ... days for 90 %.
+    """
+    q = _production(actions, production, exploration)
+    if means is not None:
+        _refuse_beside("means", {"reward": reward, "gain": gain, "best": best})
+        r: Array = np.asarray(means)
+        _check_length("means", r, len(q))
+    else:
+        r = _one_better(q, reward, gain, best, against)
+    target = _target(q, r, policy, learner, horizon, rate=means is None)
+    game = PlannedGame(q, r, target)
+    _refuse_hopeless(game, policy is not None)
+    longest = _longest(target, longest)
+    enough = math.ceil(MOST * runs - ROUNDING)
+    with reporter(progress, enough) as report:
+        found, played = decision_rounds(
+            game, confidence, runs=runs, enough=enough, seed=seed, longest=longest, report=report
+        )
+    return Plan(
+        game,
+        _gain_of(game),
+        read_only(np.sort(found)),
+        played,
+        confidence,
+        seed,
+        traffic,
+        exploration,
+        against if means is None else None,
+    )
+
+
+# ------------------------------------------------------------------- what the arguments mean
+
+
+def _production(actions: int | None, production: Any, exploration: float | None) -> Array:
+    """π_B, from its shares or from an incumbent and exploration."""
+    if (production is None) == (exploration is None):
+        value, reason = exploration, "production's policy is given twice"
+        if production is None:
+            value, reason = None, "production's policy is not known"
+        remedy = "pass production, its K probabilities, or the share of rows in which it explores"
+        raise InvalidArgument("exploration", value, reason, remedy)
+    if production is not None:
+        if actions not in {None, len(production)}:
+            reason = f"production has {len(production)} probabilities"
+            raise InvalidArgument("actions", actions, reason, "leave it out")
+        return np.asarray(production)
+    if actions is None:
+        raise InvalidArgument(
+            "actions", None, "it is not known how many can be explored", "pass their number"
+        )
+    assert exploration is not None  # as seen above
+    return _exploring(actions, exploration)
+
+
+def _exploring(actions: int, exploration: float) -> Array:
+    q = np.full(actions, exploration / actions)
+    q[0] += 1.0 - exploration
+    return read_only(q)
+
+
+def _one_better(
+    q: Array, reward: float | None, gain: float | None, best: int | None, against: str
+) -> Array:
+    """The mean rewards of a game in which one action has the smallest gain that matters."""
+    for name, value in (("reward", reward), ("gain", gain)):
+        if value is None:
+            reason = "the rewards of the game are not known"
+            remedy = "pass the mean reward of production and the smallest gain that matters"
+            raise InvalidArgument(name, None, reason, f"{remedy}, or means")
+    assert reward is not None
+    assert gain is not None
+    if best is None:
+        best = int(np.argmin(np.where(q > 0.0, q, math.inf)))
+    if best >= len(q):
+        reason = f"there are {len(q)} actions, counted from 0"
+        raise InvalidArgument("best", best, reason, f"pass an index of at most {len(q) - 1}")
+    if q[best] == 0.0:
+        reason = "production never plays it, so no log can show what it earns"
+        raise InvalidArgument("best", best, reason, "explore: play it in some of the rows")
+    incumbent = int(np.argmax(q))
+    if q[best] == 1.0 or (against == ACTION and best == incumbent):
+        reason = "it is the action that production plays already, and has no gain over itself"
+        raise InvalidArgument("best", best, reason, "name another action, and let production play it")
+    means = _means(q, reward, gain, best, against)
+    if means[best] > 1.0:
+        reason = (
+            f"the best action would have to earn {written(float(means[best]))} a row, which is "
+            "above 1"
+        )
+        raise InvalidArgument("gain", gain, reason, "pass a smaller gain")
+    return means
+
+
+def _means(q: Array, reward: float, gain: float, best: int, against: str) -> Array:
+    """Production's mean reward for all actions but the best, whose gain is given."""
+    means = np.full(len(q), reward)
+    # Over production the gain is (1 − q(best)) times the difference: it plays the best one, too.
+    means[best] += gain if against == ACTION else gain / (1.0 - q[best])
+    return means
+
+
+def _target(
+    q: Array, means: Array, policy: Any, learner: Any, horizon: int | None, *, rate: bool
+) -> Array | Learner[Any]:
+    """The policy, or the learner, whose certificate is simulated."""
+    if learner is None and horizon is not None:
+        raise InvalidArgument("horizon", horizon, "it is for learners", "leave it out")
+    if policy is not None:
+        _refuse_beside("policy", {"learner": learner})
+        if rate:
+            reason = "without means it is not known what its actions earn"
+            raise InvalidArgument("policy", policy, reason, "pass means, or leave it out")
+        _check_length("policy", policy, len(q))
+        return np.asarray(policy)
+    if learner is None:
+        best = np.zeros(len(q))
+        best[int(np.argmax(np.where(q > 0.0, means, -1.0)))] = 1.0
+        return best
+    if isinstance(learner, str):
+        return _named_learner(learner, q, horizon)
+    if horizon is not None:
+        reason = "a learner of your own has its own"
+        raise InvalidArgument("horizon", horizon, reason, "leave it out")
+    check_player(Game(stationary(means), q, 1), learner)
+    return learner  # type: ignore[no-any-return] # checked
+
+
+def _named_learner(name: str, q: Array, horizon: int | None) -> Learner[Any]:
+    if name not in NAMED_LEARNERS:
+        known = ", ".join(NAMED_LEARNERS)
+        reason = "there is no such learner for plans"
+        raise InvalidArgument("learner", name, reason, f"pass {known}, or a learner of your own")
+    if name == "exp3-ix":
+        return exp3_ix(q, horizon=horizon)
+    if horizon is not None:
+        raise InvalidArgument("horizon", horizon, f"{name} needs none", "leave it out")
+    return prod_grid(q, prior="behavior")  # as `understudy learn` makes it
+
+
+def _longest(target: Array | Learner[Any], longest: int | None) -> int:
+    """The most rounds to simulate: a learner has its horizon."""
+    if isinstance(target, np.ndarray):
+        return longest or LONGEST
+    horizon = target.horizon
+    if horizon is None:
+        return longest or LONGEST_LEARNING
+    if longest is not None and longest > horizon:
+        reason = f"the learner is made for {horizon} rounds"
+        raise InvalidArgument("longest", longest, reason, "make it for more, or leave this out")
+    return longest or horizon
+
+
+def _refuse_hopeless(game: PlannedGame, own_policy: bool) -> None:
+    """Raise `InvalidArgument` if no number of rows can show a gain."""
+    q, means, target = game.behavior, game.means, game.target
+    remedy = "let production explore: play every action in some of the rows"
+    if not isinstance(target, np.ndarray):
+        if means[q > 0.0].max() <= game.production:
+            reason = "no action that production plays earns more than production"
+            raise InvalidArgument("means", means.tolist(), reason, remedy)
+        return
+    hidden = (target > 0.0) & (q == 0.0)
+    if hidden.any():
+        reason = f"production never plays action {int(np.argmax(hidden))} of the policy"
+        raise InvalidArgument("policy", target.tolist(), f"{reason}, so no log shows it", remedy)
+    if _gain_of(game) <= NO_GAIN:
+        earned = f"{written(float(target @ means))} a row, and production {written(game.production)}"
+        name, value = ("policy", target) if own_policy else ("means", means)
+        remedy = "pass a policy that earns more" if own_policy else remedy
+        raise InvalidArgument(name, value.tolist(), f"it earns {earned}: there is no gain", remedy)
+
+
+NO_GAIN = 1e-12  # rounding
+
+
+def _gain_of(game: PlannedGame) -> float:
+    """The gain of the policy over production; of a learner, that of the best action it can see."""
+    if isinstance(game.target, np.ndarray):
+        return float(game.target @ game.means) - game.production
+    return float(game.means[game.behavior > 0.0].max()) - game.production
+
+
+def _divergence(game: PlannedGame) -> float:
+    """KLinf of a fixed policy, over the actions that production plays."""
+    assert isinstance(game.target, np.ndarray)
+    seen = game.behavior > 0.0
+    policy = game.target[np.newaxis, seen]
+    return float(least_divergence(policy, game.behavior[seen], game.means[seen])[0])
+
+
+def _check_length(name: str, values: Any, actions: int) -> None:
+    if len(values) != actions:
+        reason = f"it has {len(values)} entries, and production {actions}"
+        raise InvalidArgument(name, values, reason, "pass one number per action")
+
+
+def _refuse_beside(name: str, others: dict[str, Any]) -> None:
+    for other, value in others.items():
+        if value is not None:
+            raise InvalidArgument(other, value, f"{name} says it already", f"leave out one of them")
