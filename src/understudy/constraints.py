@@ -248,6 +248,17 @@ def one_of(remedy: str, *words: str) -> Constraint:
     return Constraint(remedy, parse, (*(word.title() for word in words), "", None, 1, True))
 
 
+def text(remedy: str) -> Constraint:
+    """A text that is not blank."""
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ConstraintViolation("it must be a text that is not blank")
+        return str(value)
+
+    return Constraint(remedy, parse, ("", " ", None, 1, ["name"]))
+
+
 def having(remedy: str, *names: str) -> Constraint:
     """An object that can do what the names say: a learner, an adversary, …"""
 

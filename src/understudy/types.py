@@ -253,6 +253,21 @@ class Log:
         columns[COLUMNS.index("features")] = features
         return self._of(*columns)
 
+    def take(self, rows: Integers) -> Log:
+        """The rounds at these places.
+
+        >>> Log(actions=[0, 1, 1], rewards=[1.0, 0.0, 1.0]).take(np.array([0, 2])).actions.tolist()
+        [0, 1]
+        """
+        columns = (getattr(self, name) for name in COLUMNS)
+        return self._of(*(None if column is None else column[rows] for column in columns))
+
+    def with_rewards(self, rewards: Array) -> Log:
+        """The log with other rewards of its rounds, which were checked before."""
+        columns = [getattr(self, name) for name in COLUMNS]
+        columns[COLUMNS.index("rewards")] = rewards
+        return self._of(*columns)
+
     @staticmethod
     def _of(*columns: NDArray[Any] | None) -> Log:
         """A log of columns that were checked before, in their order; the rest are None."""

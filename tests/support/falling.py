@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-import understudy as us
+from understudy.certificates import AnyCertificate
 
 Array = NDArray[np.float64]
 
@@ -15,7 +15,7 @@ def falling(n: int = 3_000) -> Array:
     return (np.arange(n) < n // 10).astype(float)
 
 
-def never_wrong(certificate: us.Certificate, gains: Array) -> bool:
+def never_wrong(certificate: AnyCertificate, gains: Array) -> bool:
     """Whether no lower bound on the gain is above the truth, since round 1 and in the window."""
     assert certificate.gain is not None
     assert certificate.window is not None

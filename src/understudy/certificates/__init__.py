@@ -7,24 +7,30 @@ for each group of its rounds, `Certificate` reads a log that grows.
 
 from __future__ import annotations
 
-from understudy.certificates.certificate import (
-    Certificate,
-    Window,
-    load_certificate,
-    save_certificate,
-)
+from understudy.certificates.certificate import Certificate, Window
 from understudy.certificates.curves import Certified, certify, certify_by
-from understudy.certificates.evidence import CENTERS, Bets, Evidence, WeightedRounds
+from understudy.certificates.difference import DifferenceCertificate
+from understudy.certificates.evidence import CENTERS, BaselineRounds, Bets, Evidence, WeightedRounds
+from understudy.certificates.joint import AnyCertificate, Guardrail, JointCertificate
+from understudy.certificates.segments import SegmentCertificates, SegmentGain
+from understudy.certificates.storage import load_certificate, save_certificate
 from understudy.certificates.targets import FixedPolicy, largest_ratios
 from understudy.certificates.uncentered import UncenteredEvidence
 
 __all__ = [
     "CENTERS",
+    "AnyCertificate",
+    "BaselineRounds",
     "Bets",
     "Certificate",
     "Certified",
+    "DifferenceCertificate",
     "Evidence",
     "FixedPolicy",
+    "Guardrail",
+    "JointCertificate",
+    "SegmentCertificates",
+    "SegmentGain",
     "UncenteredEvidence",
     "WeightedRounds",
     "Window",

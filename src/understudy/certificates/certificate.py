@@ -17,7 +17,8 @@ most n log(1 + λ μ̄) (Jensen): so with probability 1 − δ, for all n at onc
 
 The upper bound is the same for 1 − R, on 1 − μ̄; each of the two spends δ/2. The gain over
 production is bounded from below by the same with x_t = (w − 1) R ≥ −1, λ_i < 1, and a δ of its own,
-and from above with (w − 1)(1 − R): noise that both policies share cancels.
+and from above with (w − 1)(1 − R): noise that both policies share cancels. The gain over another
+baseline π₀ than production has w₀ = π₀(b)/q_t(b) in place of 1, and λ_i divided by B ≥ w₀.
 
 Since E_t w = 1, a center c that is known before b_t takes most of the noise of w away and changes
 no mean: x_t = (w − 1)(R − c), and w (R − c) + c. Most of the wealth bets on these (`bets`), the
@@ -30,18 +31,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import Behavior, Logged, propensities_of
+from understudy.behaviors import SLACK, Behavior, Logged, propensities_of
 from understudy.certificates.evidence import (
+    BASELINE_RATIO,
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
     CONFIDENCE,
@@ -55,19 +55,24 @@ from understudy.certificates.evidence import (
     RULES,
     RULES_VERSION,
     UPPER,
+    BaselineRounds,
     Bets,
     Evidence,
     WeightedRounds,
     resolve_n_actions,
 )
-from understudy.certificates.targets import Target, largest_ratios, probabilities_under
+from understudy.certificates.targets import (
+    Target,
+    largest_ratios,
+    probabilities_under,
+    ratio_of_policy,
+)
 from understudy.certificates.uncentered import UncenteredEvidence
-from understudy.constraints import N_ACTIONS, Array, enforce
+from understudy.constraints import N_ACTIONS, PROBABILITIES, Array, enforce
 from understudy.deprecated import OldName
-from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
+from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.formatting import count, counted, least_gain, most_gain, number, percent
 from understudy.protocols import EventSpec
-from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
 from understudy.types import Feedback, Integers, Log, added, chunks, kernel_view, one_event, saved
 
 CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
@@ -112,6 +117,10 @@ class Certificate:
         rules: the version of the rules: 2, or 1 for those of release 0.5, which have no centers.
         centers: left out: the mean reward so far, and windows of rounds. Constants, such as
             [0.25, 0.5, 0.75, 1], make sums that do not depend on the order of rounds.
+        against: K probabilities, the policy that the gain is over; left out: production. Production
+            must be able to play all its actions, with a least propensity that is known.
+        baseline_ratio: in place of `against`, if the probability of each logged action is passed
+            round by round: B ≥ 1, at least π₀(a)/q_t(a) in all rounds, for all actions.
 
     >>> import understudy as us
     >>> certificate = us.Certificate(behavior=[0.5, 0.5])
@@ -130,6 +139,8 @@ class Certificate:
     evidence: Evidence | UncenteredEvidence = None  # type: ignore[assignment]
     rules: int = added(RULES, absent=FIRST_RULES)
     centers: Array | None = added(None)  # noqa: RUF009 - a field
+    against: Array | None = added(None)  # noqa: RUF009 - as above
+    baseline_ratio: float | None = added(None)
 
     if TYPE_CHECKING:
 
@@ -143,6 +154,8 @@ class Certificate:
             *,
             rules: int = RULES,
             centers: ArrayLike | None = None,
+            against: ArrayLike | None = None,
+            baseline_ratio: float | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -153,6 +166,8 @@ class Certificate:
         "evidence": EVIDENCE.optional(),
         "rules": RULES_VERSION,
         "centers": CENTERS_OR_NONE,
+        "against": PROBABILITIES.optional(),
+        "baseline_ratio": BASELINE_RATIO.optional(),
     }
     form, of_sums = OldName(), OldName()
 
@@ -162,6 +177,7 @@ class Certificate:
         if self.centers is not None and not self.centered:
             reason = "rules of release 0.5, and counted behaviors, have none"
             raise InvalidArgument("centers", self.centers, reason, "leave them out")
+        self._check_baseline()
         if self.evidence is None:
             nothing = Evidence.none(self.bets) if self.centered else self._uncentered_evidence()
             object.__setattr__(self, "evidence", nothing)
@@ -173,35 +189,50 @@ class Certificate:
                 "pass the evidence of a certificate with the same arguments, or leave it out",
             )
 
-    def observe(self, log: Log | Feedback, target: Target) -> Certificate:
+    def observe(
+        self, log: Log | Feedback, target: Target, baseline: Target | None = None
+    ) -> Certificate:
         """The certificate after more rounds; a bad event raises and nothing of the log is observed.
 
         `target` is the trace of a learner, a fixed policy (K,), or the probability of each logged
         action under the target (n,), of one event also as a number. All must be made of earlier
-        rounds only (`us.certify` says more). Features are not read.
+        rounds only (`us.certify` says more). Features are not read. A `baseline` is passed if the
+        certificate was made with `baseline_ratio`.
         """
         shown = self.check(log)
         return self.advance(
             shown,
             probabilities_under(target, shown, self.n_actions),
             largest_ratios(target, shown, self.behavior),
+            self.baseline_rounds(shown, baseline),
         )
 
-    def advance(self, log: Log, probabilities: Array, ratios: Array | float) -> Certificate:
+    def advance(
+        self,
+        log: Log,
+        probabilities: Array,
+        ratios: Array | float,
+        baseline: BaselineRounds | None = None,
+    ) -> Certificate:
         """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
 
         W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
         its probability or propensity, as its reward, or as both. If it lacks the reward alone, its
-        W_t must be the one that it would have as a usable row.
+        W_t must be the one that it would have as a usable row. `baseline` has π₀(b_t) if that is
+        no fixed policy, known where π_t(b_t) is.
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
+        others = None if baseline is None else baseline.probabilities
+        if self.against is not None:
+            others = self.against[log.actions]
         for start, rounds in chunks(len(log), CHUNK):
             part = log[start : start + rounds]
             own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
             if isinstance(evidence, Evidence):
                 q = propensities_of(self._known_behavior, part)
-                evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known))
+                other = None if others is None else others[start : start + rounds]
+                evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known, other))
             else:
                 q, counts = self._propensities(evidence, part)
                 columns = WeightedRounds(own, q, part.rewards, known)
@@ -251,7 +282,7 @@ class Certificate:
             raise InvalidArgument(
                 "other",
                 other,
-                "it was not made with the same behavior, confidence, lambdas and centers",
+                "it was not made with the same behavior, confidence, lambdas, centers and baseline",
                 "make both certificates with the same arguments",
             )
         if not other.rounds or not self.rounds:
@@ -342,15 +373,57 @@ class Certificate:
         if self.gain is None or not self.rounds:
             return None
         found = [Window(1, self.gain / self.rounds)]
-        if found[0].gain <= 0.0 and isinstance(self.evidence, Evidence):
-            for j in range(1, len(self.evidence.windows) + 1):
-                S, start = self.evidence.window_part(self.bets, j), 2**j
-                rounds, delta = self.rounds - start + 1, self.bets.window_delta(j)
-                gain = kernels.certificates.root(
-                    S, kernel_view(self.bets.gains), rounds, -math.log(delta), -1.0
-                )
-                found.append(Window(start, float(gain)))
+        if found[0].gain <= 0.0:
+            for j in range(1, self.window_count + 1):
+                S, rounds, log_threshold = self._window(j)
+                grid = kernel_view(self.bets.gains)
+                gain = kernels.certificates.root(S, grid, rounds, log_threshold, -1.0)
+                found.append(Window(2**j, float(gain)))
         return max(found, key=lambda one: one.gain)
+
+    @property
+    def window_count(self) -> int:
+        """How many windows have begun after round 1."""
+        return len(self.evidence.windows) if isinstance(self.evidence, Evidence) else 0
+
+    def shows_gain(self, above: float = 0.0, window: int = 0) -> bool:
+        """Whether the mean gain is certainly above this: of all rounds, or since round 2^`window`.
+
+        All windows hold together. It takes no root: the wealth at this gain decides.
+        """
+        if self.behavior is None or not self.rounds:
+            return False
+        return self._reaches(*self._window(window), above)
+
+    def shows_loss(self, below: float = 0.0) -> bool:
+        """Whether the mean gain is certainly below this; never with rules 1."""
+        if not self.centered or not self.rounds:
+            return False
+        S = kernel_view(self.evidence.part(self.bets, LOSS))
+        return self._reaches(S, self.rounds, -math.log(self._delta), -below)
+
+    @property
+    def log_loss_wealth(self) -> float:
+        """The logarithm of the e-process of a loss: e to it ever reaches 1/δ with probability δ."""
+        if not self.centered or not self.rounds:
+            return 0.0
+        S = self.evidence.part(self.bets, LOSS)
+        return float(np.logaddexp.reduce(S)) - math.log(len(S))
+
+    def _reaches(self, S: Array, rounds: int, log_threshold: float, mean: float) -> bool:
+        """Whether the mixture at a mean gain, or a mean loss, reaches its threshold."""
+        grid, exponents = kernel_view(self.bets.gains), np.empty(len(S))
+        value, _ = kernels.certificates.log_mixture(S, grid, rounds, mean, exponents)
+        return bool(value >= log_threshold)
+
+    def _window(self, j: int) -> tuple[Array, int, float]:
+        """S_i of the gain since round 2^j, the number of rounds, and log 1/δ of this window."""
+        if j:
+            assert isinstance(self.evidence, Evidence)  # others have no windows
+            S, delta = self.evidence.window_part(self.bets, j), self.bets.window_delta(j)
+            return kernel_view(S), self.rounds - 2**j + 1, -math.log(delta)
+        delta = self.bets.whole_delta if self.centered else self._delta
+        return kernel_view(self.evidence.part(self.bets, GAIN)), self.rounds, -math.log(delta)
 
     @property
     def production(self) -> float:
@@ -403,7 +476,12 @@ class Certificate:
         """
         if self.behavior is None:
             return None
-        return self.evidence.crossed > 0 and not self.lower > self.upper
+        return self.evidence.crossed > 0 and not self.contradicts
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the bounds on the reward contradict each other: some probability is wrong."""
+        return self.lower > self.upper
 
     @property
     def promoted_at(self) -> int | None:
@@ -419,7 +497,7 @@ class Certificate:
         """
         if not self.centered:
             return None
-        return self.evidence.worse > 0 and not self.lower > self.upper
+        return self.evidence.worse > 0 and not self.contradicts
 
     @property
     def worse_at(self) -> int | None:
@@ -431,7 +509,7 @@ class Certificate:
         n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
         if not n:
             return f"Certificate({confidence}, nothing observed yet)"
-        if self.lower > self.upper:
+        if self.contradicts:
             return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
         decision, gained = "No gain is certified (propensities are estimated)", ""
         if (window := self.window) is not None:
@@ -474,7 +552,66 @@ class Certificate:
         """The bets: λ, centers, and the wealth at which they decide."""
         certifies = self.behavior is not None
         gains = LARGEST_BET * self.lambdas[self.lambdas <= 1.0] if certifies else np.empty(0)
-        return Bets(self.lambdas, gains, self._delta, self.centers, windows=self.centers is None)
+        most, windows = self._most, self.centers is None
+        return Bets(self.lambdas, gains / most, self._delta, self.centers, windows, most)
+
+    @property
+    def _most(self) -> float:
+        """B, the largest weight of the baseline."""
+        if self.against is not None:
+            return max(1.0, ratio_of_policy(self.against, self._known_behavior))
+        return 1.0 if self.baseline_ratio is None else self.baseline_ratio
+
+    def baseline_rounds(self, log: Log, baseline: Target | None) -> BaselineRounds | None:
+        """π₀(b_t) of every round, if the baseline is passed round by round."""
+        if (baseline is None) != (self.baseline_ratio is None):
+            reason = "the certificate was made without baseline_ratio"
+            remedy = "leave it out, or make the certificate with baseline_ratio=B"
+            if baseline is None:
+                reason = "the certificate was made with baseline_ratio"
+                remedy = "pass the baseline's probability of each logged action"
+            raise InvalidArgument("baseline", baseline, reason, remedy)
+        if baseline is None:
+            return None
+        found = probabilities_under(baseline, log, self.n_actions)
+        too_large = found > self._most * (1.0 + SLACK) * propensities_of(self._known_behavior, log)
+        if too_large.any():  # then a bet could lose more than it has
+            t = int(np.argmax(too_large))
+            raise InvalidArgument(
+                "baseline_ratio",
+                self.baseline_ratio,
+                f"π₀(b)/q(b) of round {t} is larger (π₀(b) = {found[t]:.6g})",
+                "pass the largest over all rounds and actions, which is known beforehand",
+            )
+        return BaselineRounds(found, largest_ratios(baseline, log, self.behavior))
+
+    def _check_baseline(self) -> None:
+        """Raise `InvalidArgument` if no gain over the baseline can be certified in pairs."""
+        name = "against" if self.against is not None else "baseline_ratio"
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not self.centered:
+            reason = "rules of release 0.5, and counted behaviors, know production alone"
+            raise InvalidArgument(name, value, reason, "leave it out")
+        if self.against is None:
+            return
+        if self.baseline_ratio is not None:
+            reason = "`against` is the same policy in all rounds"
+            raise InvalidArgument("baseline_ratio", self.baseline_ratio, reason, "leave it out")
+        if len(self.against) != self.n_actions:
+            reason = f"it has {len(self.against)} entries for {self.n_actions} actions"
+            raise InvalidArgument(name, value, reason, "pass K probabilities")
+        if math.isinf(self._most):
+            reason = "production never plays one of its actions"
+            remedy = "pass a policy over actions that production plays"
+            if isinstance(self.behavior, Logged):
+                reason = "its largest weight is unknown, because propensities are logged"
+                remedy = (
+                    "declare the least one, us.Logged(n_actions=K, least_propensity=f), or use "
+                    "us.certify(..., against=...), which then compares two certificates"
+                )
+            raise InvalidArgument(name, value, reason, remedy)
 
     @property
     def _delta(self) -> float:
@@ -484,6 +621,17 @@ class Certificate:
     def _side_delta(self) -> float:
         """The part of δ that the lower bound, and the upper bound, may fail with."""
         return self._delta * ((1.0 - COUNTING_SHARE) if self.behavior is None else 1.0) / 2.0
+
+    def with_confidence(self, confidence: float) -> Certificate:
+        """The certificate of the same rounds with another confidence.
+
+        Its bounds are those of this confidence; `promoted` and `worse` are what was ever shown with
+        the confidence that it had.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "confidence", CONFIDENCE("confidence", confidence))
+        other.__dict__.pop("bets", None)  # they depend on it
+        return other
 
     def _with_evidence(self, evidence: Evidence | UncenteredEvidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""
@@ -529,33 +677,5 @@ class Certificate:
         """The arguments that two merged certificates must share."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         centers = None if self.centers is None else self.centers.tolist()
-        return q, self.confidence, self.lambdas.tolist(), centers
-
-
-def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
-    """Write a certificate, whole or not at all; `load_certificate` reads it.
-
-    >>> import tempfile, understudy as us
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     us.save_certificate(us.Certificate(behavior=[0.5, 0.5]), f"{folder}/saved.json")
-    ...     us.load_certificate(f"{folder}/saved.json").rounds
-    0
-    """
-    if not isinstance(certificate, Certificate):
-        raise InvalidArgument(
-            "certificate", certificate, "it is not a us.Certificate", "pass one, or .certificate"
-        )
-    write_atomically(Path(path), to_text(certificate=certificate).encode())
-
-
-def load_certificate(path: str | os.PathLike[str]) -> Certificate:
-    """The certificate that was saved at `path`, or `InvalidSnapshot`.
-
-    >>> load_certificate("nowhere.json")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
-    """
-    (found,) = from_text(read_text(path), "certificate")
-    if not isinstance(found, Certificate):
-        raise InvalidSnapshot("path", str(path), "it holds no certificate", REMEDY)
-    return found
+        against = None if self.against is None else self.against.tolist()
+        return q, self.confidence, self.lambdas.tolist(), centers, against, self.baseline_ratio

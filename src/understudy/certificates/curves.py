@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
 from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.difference import certificate_against
 from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
@@ -23,15 +24,18 @@ from understudy.certificates.evidence import (
     POINTS,
     RULES,
     RULES_VERSION,
+    BaselineRounds,
 )
+from understudy.certificates.joint import AnyCertificate
 from understudy.certificates.targets import (
+    FixedPolicy,
     Target,
     actions_of,
     largest_ratios,
     probabilities_under,
     refuse_rare_actions,
 )
-from understudy.constraints import N_ACTIONS, Array, constrained
+from understudy.constraints import N_ACTIONS, Array, constrained, integer
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.types import Integers, Log, read_only
 
@@ -51,7 +55,7 @@ class Certified:
     certificate stand here too.
     """
 
-    certificate: Certificate
+    certificate: AnyCertificate
     rounds: Integers
     lower_curve: Array
     upper_curve: Array
@@ -59,7 +63,7 @@ class Certified:
     gain_curve: Array | None
 
     @staticmethod
-    def of(certificate: Certificate, points: Sequence[Point] = ()) -> Certified:
+    def of(certificate: AnyCertificate, points: Sequence[Point] = ()) -> Certified:
         """The result with curves through the points of `follow` from round 1 on, and the last."""
         rounds = POINTS[: len(points)].tolist()
         if rounds[-1:] != [certificate.rounds]:
@@ -71,7 +75,7 @@ class Certified:
             read_only(np.array(lower)),
             read_only(np.array(upper)),
             read_only(np.array(production)),
-            None if certificate.behavior is None else read_only(np.array(gain)),
+            None if certificate.gain is None else read_only(np.array(gain)),
         )
 
     @property
@@ -183,6 +187,7 @@ def certify(
     lambdas: ArrayLike | None = None,
     rules: int = RULES,
     centers: ArrayLike | None = None,
+    against: Target | int | None = None,
 ) -> Certified:
     """Bound the reward that the target would have earned on this log, and its gain over production.
 
@@ -203,6 +208,9 @@ def certify(
         lambdas: the grid of λ; see `us.Certificate`.
         rules: the version of the rules; see `us.Certificate`.
         centers: constant centers; see `us.Certificate`.
+        against: the baseline of the gain: an action, or a policy as `target` is one; left out:
+            production. Rows that have the largest weight of the baseline, because the behavior or
+            the least propensity is known, give sharper bounds.
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.uniform(n_actions=2)
@@ -224,6 +232,7 @@ def certify(
         lambdas=lambdas,
         rules=rules,
         centers=centers,
+        against=against,
     )
     return Certified.of(*follow(*checked))
 
@@ -258,7 +267,7 @@ def certify_by(
     >>> [(city, result.production, result.promoted) for city, result in found.items()]
     [('Rome', 300.0, True), ('Oslo', 200.0, True)]
     """
-    certificate, shown, probability, ratios = _checked(
+    certificate, shown, probability, ratios, _ = _checked(
         log, target, behavior, confidence=confidence, n_actions=n_actions
     )
     found = {}
@@ -298,8 +307,9 @@ def _checked(
     lambdas: ArrayLike | None = None,
     rules: int = RULES,
     centers: ArrayLike | None = None,
-) -> tuple[Certificate, Log, Array, Array]:
-    """The certificate before round 1, what it sees of the log, π_t(b) and W_t of all rounds."""
+    against: Target | int | None = None,
+) -> tuple[AnyCertificate, Log, Array, Array, BaselineRounds | None]:
+    """The certificate before round 1, what it sees of the log, π_t(b) and W_t, and the baseline."""
     if not isinstance(log, Log):
         raise InvalidEvent(
             "log", log, "it is not a us.Log", "pass a log; one event goes to us.Certificate.observe"
@@ -320,12 +330,27 @@ def _checked(
     probability = probabilities_under(target, shown, start.n_actions)
     if start.centered:
         refuse_rare_actions(target, shown, start.behavior)
-    return start, shown, probability, largest_ratios(target, shown, start.behavior)
+    ratios = largest_ratios(target, shown, start.behavior)
+    if against is None:
+        return start, shown, probability, ratios, None
+    if isinstance(against, int | np.integer):
+        K = start.n_actions
+        action = integer(0, f"pass one of the actions 0 to {K - 1}", K - 1)("against", against)
+        against = FixedPolicy(np.arange(K) == action)
+    baseline = BaselineRounds(
+        probabilities_under(against, shown, start.n_actions),
+        largest_ratios(against, shown, start.behavior),
+    )
+    return certificate_against(start, against, len(shown)), shown, probability, ratios, baseline
 
 
 def follow(
-    certificate: Certificate, log: Log, probability: Array, ratios: Array
-) -> tuple[Certificate, list[Point]]:
+    certificate: AnyCertificate,
+    log: Log,
+    probability: Array,
+    ratios: Array,
+    baseline: BaselineRounds | None = None,
+) -> tuple[AnyCertificate, list[Point]]:
     """The certificate after more rounds, and the points of the curve at these rounds.
 
     Its arguments are those of `Certificate.advance`, checked.
@@ -336,11 +361,12 @@ def follow(
     points = []
     for low, high in pairwise(sorted({start, *grid, end})):
         part = slice(low - start, high - start)
-        certificate = certificate.advance(log[part], probability[part], ratios[part])
+        other = None if baseline is None else baseline.part(part)
+        certificate = certificate.advance(log[part], probability[part], ratios[part], other)
         if high in grid:
             points.append(_point_of(certificate))
     return certificate, points
 
 
-def _point_of(certificate: Certificate) -> Point:
+def _point_of(certificate: AnyCertificate) -> Point:
     return certificate.lower, certificate.upper, certificate.production, certificate.gain

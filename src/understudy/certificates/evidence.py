@@ -59,12 +59,43 @@ class WeightedRounds(NamedTuple):
     """Rounds to observe: π_t(b), q_t(b), R, and W_t ≥ max_a π_t(a)/q_t(a), inf if not known.
 
     A row that cannot be used has nan as its probability or propensity, as its reward, or as both.
+    `baseline` has π₀(b), known where π_t(b) is; without it the gain is over production.
     """
 
     probabilities: Array
     propensities: Array
     rewards: Array
     ratios: Array
+    baseline: Array | None = None
+
+    def take(self, rows: Integers) -> WeightedRounds:
+        """Some of the rounds."""
+        return WeightedRounds(*(None if one is None else one[rows] for one in self))  # type: ignore[arg-type] # as they are here
+
+    def kernel_columns(self) -> tuple[Array, Array, Array, Array, Array]:
+        """w, R, W, w₀ and D as kernels take them; W bounds (π_t − π₀)/q_t too, for any π₀."""
+        w, W = self.probabilities / self.propensities, np.asarray(self.ratios)
+        if self.baseline is None:
+            found = w, self.rewards, W, np.ones(len(w)), W - 1.0
+        else:
+            found = w, self.rewards, W, self.baseline / self.propensities, W
+        each = map(kernel_view, found)
+        return next(each), next(each), next(each), next(each), next(each)
+
+
+class BaselineRounds(NamedTuple):
+    """The baseline in rounds to observe: π₀(b_t), and its W_t, as of a target."""
+
+    probabilities: Array
+    ratios: Array
+
+    def part(self, rounds: slice) -> BaselineRounds:
+        """Some of the rounds."""
+        return BaselineRounds(self.probabilities[rounds], self.ratios[rounds])
+
+    def take(self, rows: Integers) -> BaselineRounds:
+        """The rounds at these places."""
+        return BaselineRounds(self.probabilities[rows], self.ratios[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +104,8 @@ class Bets:
 
     `values` are λ of the bounds on the reward, `gains` those on the gain, empty if there is none.
     `centers` are constants, or None for the mean reward so far. `windows` says whether gains are
-    also bounded since rounds 2, 4, 8, …: this needs an order of rounds, and a part of δ.
+    also bounded since rounds 2, 4, 8, …: this needs an order of rounds, and a part of δ. `most` is
+    B, the largest weight that the baseline can have: 1 of production.
     """
 
     values: Array
@@ -81,6 +113,7 @@ class Bets:
     delta: float
     centers: Array | None = None
     windows: bool = True
+    most: float = 1.0
 
     @cached_property
     def grids(self) -> Array:
@@ -141,20 +174,21 @@ class Bets:
         return kernel_view(np.zeros(1) if self.centers is None else self.centers), running
 
     @cached_property
-    def kernel_grids(self) -> tuple[Array, Array]:
-        return kernel_view(self.values), kernel_view(self.gains)
+    def kernel_grids(self) -> tuple[Array, Array, float]:
+        return kernel_view(self.values), kernel_view(self.gains), self.most
 
-    def terms(self, ratio: float) -> list[tuple[int, float, float]]:
+    def terms(self, ratio: float, *, production: bool = True) -> list[tuple[int, float, float]]:
         """Part, λ and center of every bet, in the order of the sums, if W is `ratio` in all rows.
 
-        The center of the parts of the upper bound and of the loss is one of 1 − R.
+        The center of the parts of the upper bound and of the loss is one of 1 − R. The gain is over
+        `production`, or over another baseline.
         """
         assert self.centers is not None  # the mean so far depends on the order of rows
-        excess = ratio - 1.0
-        cap = kernels.certificates.KAPPA / excess if excess > 0.0 else math.inf
         known = math.isfinite(ratio)
         found: list[tuple[int, float, float]] = []
         for part in (LOWER, UPPER, GAIN, LOSS):
+            excess = ratio - 1.0 if production or part in (LOWER, UPPER) else ratio
+            cap = kernels.certificates.KAPPA / excess if excess > 0.0 else math.inf
             grid = (self.values if part in (LOWER, UPPER) else self.gains).tolist()
             for center in (0.0, *self.centers.tolist()):
                 own = 1.0 - center if part in (UPPER, LOSS) and center else center
@@ -261,11 +295,7 @@ class Evidence:
             windows,
             self.rounds,
             (self.crossed, self.worse),
-            (
-                kernel_view(columns.probabilities / columns.propensities),
-                kernel_view(columns.rewards),
-                kernel_view(columns.ratios),
-            ),
+            columns.kernel_columns(),
         )
         return Evidence(
             rounds,
@@ -403,6 +433,7 @@ EVIDENCE = having(
     "log_wealths",
     "crossed",
 )
+BASELINE_RATIO = number(1.0, LARGEST_RATE, "pass B, such as 1/f of the least propensity f")
 RULES_VERSION = integer(FIRST_RULES, "pass 2, or 1 for the rules of release 0.5", RULES)
 
 

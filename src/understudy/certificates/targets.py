@@ -113,7 +113,7 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
     n = len(log)
     if behavior is None:
         return np.full(n, math.inf)
-    policy = _fixed_policy(target, n, n_actions_of(behavior))
+    policy = fixed_policy(target, n, n_actions_of(behavior))
     vectors = log.propensity_vectors if isinstance(behavior, Logged) else None
     if policy is not None and vectors is None:
         return np.full(n, ratio_of_policy(policy, behavior))
@@ -165,7 +165,7 @@ def refuse_rare_actions(target: Target, log: Log, behavior: Behavior | None) -> 
     if not isinstance(behavior, Logged) or behavior.least_propensity is None:
         return
     K, n, f = behavior.n_actions, len(log), behavior.least_propensity
-    policy = _fixed_policy(target, n, K)
+    policy = fixed_policy(target, n, K)
     if policy is None and not isinstance(target, Trace):
         return
     plays = np.bincount(log.actions, minlength=K)
@@ -203,7 +203,7 @@ def _ratio(policy: Array, q: Array) -> Any:
         return np.where(policy > 0.0, policy / q, 0.0).max(axis=-1)
 
 
-def _fixed_policy(target: Target, rounds: int, n_actions: int) -> Array | None:
+def fixed_policy(target: Target, rounds: int, n_actions: int) -> Array | None:
     """The probabilities of all actions of a target that plays the same in every round."""
     if isinstance(target, FixedPolicy):
         return target.probabilities

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from understudy.behaviors import propensities_of
-from understudy.certificates.evidence import GAIN, LOSS, LOWER, UPPER, Bets
+from understudy.certificates.evidence import GAIN, LOSS, LOWER, UPPER, Bets, WeightedRounds
 from understudy.constraints import Array
 from understudy.experiments.certificate_games import CONFIDENCE, GameRecord
 from understudy.kernels.certificates import LARGEST_EXPONENT, wealth_path
-from understudy.types import Integers, kernel_view
+from understudy.types import Integers
 
 # Lower and upper bound on the reward; on the gain since round 1; lower bounds on the gain since any
 # of the rounds 1, 2, 4, …; and the decisions that follow from them.
@@ -24,10 +24,11 @@ TINY = 1e-12  # rounding of a mean gain: below it, a gain is no gain
 def wealths(record: GameRecord) -> Array:
     """S_i of all bets of the record's certificate after every round, (n, bets)."""
     bets = record.certificate().bets
-    w = record.probabilities / propensities_of(record.known, record.log)
-    columns = (kernel_view(w), kernel_view(record.log.rewards), kernel_view(record.ratios))
+    q = propensities_of(record.known, record.log)
+    columns = WeightedRounds(record.probabilities, q, record.log.rewards, record.ratios)
     path = np.empty((len(record.log), bets.size))
-    wealth_path(bets.kernel_grids, *bets.kernel_centers, bets.prior, columns, path)
+    each = columns.kernel_columns()
+    wealth_path(bets.kernel_grids, *bets.kernel_centers, bets.prior, each, path)
     return path
 
 

@@ -4,14 +4,17 @@ A part is a bound, and its bets are of the form x(w, R) − y c:
 
     lower  x = w R            y = w − 1     c = c_t        on the target's mean reward
     upper  x = w (1 − R)      y = w − 1     c = 1 − c_t    on one minus it
-    gain   x = (w − 1) R      y = w − 1     c = c_t        on its mean gain over production
-    loss   x = (w − 1)(1 − R) y = w − 1     c = 1 − c_t    on minus the gain
+    gain   x = (w − w₀) R     y = w − w₀    c = c_t        on its mean gain over a baseline
+    loss   x = (w − w₀)(1−R)  y = w − w₀    c = 1 − c_t    on minus the gain
 
-with w = π_t(b)/q_t(b). Since E_t w = 1, a center c changes no mean, but takes the noise of w away
+with w = π_t(b)/q_t(b), and w₀ that of the baseline: 1 of production, or π₀(b)/q_t(b) ≤ B. Since
+E_t w = E_t w₀ = 1, a center c changes no mean, but takes the noise of the weights away
 where most rewards are alike. Each part has several rows of bets, one per center: the first has
 c = 0, which is always valid; the others have the mean reward so far, or constants. For a bet λ the
-center is at most κ/(λ (W_t − 1)), where W_t ≥ max_a π_t(a)/q_t(a) is known before b_t is drawn: so
-every factor 1 + λ (x − y c) is at least 1 − κ. Where W_t is not known (inf), c is 0.
+center is at most κ/(λ Y_t), where Y_t ≥ y is known before b_t is drawn: W_t − 1 with
+W_t ≥ max_a π_t(a)/q_t(a), and D_t ≥ max_a (π_t(a) − π₀(a))/q_t(a) of gain and loss, whose λ are
+divided by B. So every factor 1 + λ (x − y c) is at least 1 − κ. Where Y_t is not known (inf),
+c is 0.
 
 `sums` and `products` hold the rows of the parts in this order: S_i = Σ_t log(1 + λ_i (x − y c)) is
 `sums` + log `products`. Products move into sums after every 32nd round of the log, so that any
@@ -62,7 +65,7 @@ def bet(
 def bet_least(
     products: Array, first: int, lambdas: Array, x: float, c: float, cap: float, excess: float
 ) -> None:
-    """Multiply a row by the smallest factor, where w can be anything from 0 to 1 + `excess`.
+    """Multiply a row by the smallest factor, where w − w₀ can be anything up to `excess`.
 
     `x` is the smallest at w = 0, without the center: production may have played this action for
     sure, and then a center changes the mean. With the largest w the reward is taken for 0. An
@@ -118,6 +121,12 @@ def center_of(row: int, centers: Array, running: bool, mean: float, known: bool)
 
 
 @compiled
+def cap_of(excess: float) -> float:
+    """Return the largest λ c for weights up to this above their mean; nan is above nothing."""
+    return KAPPA / excess if excess > 0.0 else NO_CAP
+
+
+@compiled
 def bet_usable(
     products: Array,
     values: Array,
@@ -125,20 +134,23 @@ def bet_usable(
     centers: Array,
     running: bool,
     known: bool,
-    event: tuple[float, float, float, float],
+    event: tuple[float, float, float, float, float, float],
 ) -> None:
-    """Bet on a round of w and R, in all parts; `event` has them, the mean so far and the cap."""
-    w, R, mean, cap = event
+    """Bet on a round of w and R, in all parts.
+
+    `event` has w, R, w − w₀, the mean so far, and the caps of the bets on rewards and on the gain.
+    """
+    w, R, d, mean, cap, gain_cap = event
     y, rest, rows, n, m = w - 1.0, 1.0 - R, centers.size + 1, values.size, gains.size
     for row in range(rows):
         c = center_of(row, centers, running, mean, known)
         c_rest = 1.0 - c if row > 0 and known else 0.0
         if R > 0.0 or c > 0.0:  # else all factors are 1
             bet(products, row * n, values, w * R, y, c, cap)
-            bet(products, 2 * rows * n + row * m, gains, y * R, y, c, cap)
+            bet(products, 2 * rows * n + row * m, gains, d * R, d, c, gain_cap)
         if R < 1.0 or c_rest > 0.0:
             bet(products, (rows + row) * n, values, w * rest, y, c_rest, cap)
-            bet(products, 2 * rows * n + (rows + row) * m, gains, y * rest, y, c_rest, cap)
+            bet(products, 2 * rows * n + (rows + row) * m, gains, d * rest, d, c_rest, gain_cap)
 
 
 @compiled
@@ -149,33 +161,36 @@ def bet_unusable(
     centers: Array,
     running: bool,
     known: bool,
-    event: tuple[float, float, float, float, float],
+    most: float,
+    event: tuple[float, float, float, float, float, float],
 ) -> None:
     """Bet on a row that cannot be used, in all parts, as the worst that it may have been.
 
-    If w is known, the reward is not: it is the worst for each part. `event` has w, R, the mean so
-    far, the cap and W − 1.
+    If w is known, the reward is not: it is the worst for each part. `most` is B, and `event` has w,
+    R, w − w₀, the mean so far, W − 1 and D.
     """
-    w, R, mean, cap, excess = event
+    w, R, d, mean, excess, difference = event
     rows, n, m, y = centers.size + 1, values.size, gains.size, w - 1.0
-    least = -1.0 if math.isnan(R) else -R
-    least_rest = -1.0 if math.isnan(R) else R - 1.0
+    cap, gain_cap = cap_of(excess), cap_of(difference)
+    least = -most if math.isnan(R) else -most * R
+    least_rest = -most if math.isnan(R) else most * (R - 1.0)
     for row in range(rows):
         c = center_of(row, centers, running, mean, known)
         centered = row > 0 and known
         c_rest, spread = 1.0 - c if centered else 0.0, excess if centered else 0.0
+        gain_spread = difference if centered else 0.0
         low, high = row * n, (rows + row) * n
         gain, loss = 2 * rows * n + row * m, 2 * rows * n + (rows + row) * m
         if math.isnan(w):
             bet_least(products, low, values, 0.0, c, cap, spread)
             bet_least(products, high, values, 0.0, c_rest, cap, spread)
-            bet_least(products, gain, gains, least, c, cap, spread)
-            bet_least(products, loss, gains, least_rest, c_rest, cap, spread)
+            bet_least(products, gain, gains, least, c, gain_cap, gain_spread)
+            bet_least(products, loss, gains, least_rest, c_rest, gain_cap, gain_spread)
         else:
             bet(products, low, values, 0.0, y, c, cap)
             bet(products, high, values, 0.0, y, c_rest, cap)
-            bet(products, gain, gains, min(0.0, y), y, c, cap)
-            bet(products, loss, gains, min(0.0, y), y, c_rest, cap)
+            bet(products, gain, gains, min(0.0, d), d, c, gain_cap)
+            bet(products, loss, gains, min(0.0, d), d, c_rest, gain_cap)
 
 
 @compiled
@@ -198,7 +213,7 @@ def begin_windows(
 
 @compiled
 def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls cost time
-    grids: tuple[Array, Array],
+    grids: tuple[Array, Array, float],
     centers: Array,
     running: bool,
     prior: Array,
@@ -211,12 +226,12 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
     windows: Array,
     rounds: int,
     crossed: tuple[int, int],
-    columns: tuple[Array, Array, Array],
+    columns: tuple[Array, Array, Array, Array, Array],
 ) -> tuple[int, int]:
     """Add a chunk of rounds to sums, products, totals and windows, in place.
 
     Args:
-        grids: λ of the first two parts, and of the last two (empty if there is no gain).
+        grids: λ of the first two parts, and of the last two (empty if there is no gain); B.
         centers: of the rows after the first.
         running: whether there is one such row, and its center is the mean reward so far.
         prior: ρ of the bets of the gain, in the order of its rows.
@@ -229,13 +244,13 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
         windows: row j has S of the gain before round 2^(j+1), its start; none without windows.
         rounds: how many there were before.
         crossed: the first rounds after which gain and loss reached a threshold, or 0.
-        columns: w, R and W of the rounds.
+        columns: w, R, W, w₀ and D of the rounds.
 
     Returns `crossed` after these rounds. Exact tests are rare: between them a ceiling bounds the
     mixture.
     """
-    values, gains = grids
-    w_column, R_column, W_column = columns
+    values, gains, most = grids
+    w_column, R_column, W_column, baseline_column, D_column = columns
     better_at, worse_at, window_at = thresholds
     better, worse = crossed
     gain = 2 * (centers.size + 1) * values.size
@@ -253,16 +268,17 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
         started += 1
     for k in range(R_column.size):
         t, w, R, W = rounds + k + 1, w_column[k], R_column[k], W_column[k]
+        d, D = w - baseline_column[k], D_column[k]
         started = begin_windows(t, sums, products, gain, windows, started)
         excess, mean, known = W - 1.0, (0.5 + usable[1]) / (usable[0] + 1.0), not math.isinf(W)
-        cap = KAPPA / excess if excess > 0.0 else NO_CAP
         huge = 1.0 + widest * w > HUGE  # not if w is nan
         if huge:
             flush(sums, products)
             weigh(sums, gain, prior, better_weights)
             weigh(sums, loss, prior, worse_weights)
         if not (math.isnan(w) or math.isnan(R) or math.isnan(W)):
-            bet_usable(products, values, gains, centers, running, known, (w, R, mean, cap))
+            event = w, R, d, mean, cap_of(excess), cap_of(D)
+            bet_usable(products, values, gains, centers, running, known, event)
             totals[0] += R
             totals[1] += w * R
             totals[2] += w
@@ -273,19 +289,19 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
             up = mean if running else highest
             down = 1.0 - (mean if running else lowest)
             if better == 0:  # else the ceilings do not matter
-                better_ceiling *= largest_growth(largest, w - 1.0, R, up)
+                better_ceiling *= largest_growth(largest, d, R, up)
                 if better_ceiling >= better_at:
                     better_ceiling = mixture(better_weights, products, gain)
                     better = t if better_ceiling >= better_at else 0
             if worse == 0:
-                worse_ceiling *= largest_growth(largest, w - 1.0, 1.0 - R, down)
+                worse_ceiling *= largest_growth(largest, d, 1.0 - R, down)
                 if worse_ceiling >= worse_at:
                     worse_ceiling = mixture(worse_weights, products, loss)
                     worse = t if worse_ceiling >= worse_at else 0
         else:  # no factor is above 1
             unknown = math.nan if math.isnan(W) or not math.isnan(R) else w
-            event = unknown, R, mean, cap, excess
-            bet_unusable(products, values, gains, centers, running, known, event)
+            event = unknown, R, d, mean, excess, D
+            bet_unusable(products, values, gains, centers, running, known, most, event)
             totals[0] += 1.0 if math.isnan(R) else R
         if look < looks.size and t == looks[look]:
             look += 1
@@ -312,21 +328,22 @@ def log_wealths(sums: Array, products: Array, out: Array) -> None:
 
 @compiled
 def wealth_path(
-    grids: tuple[Array, Array],
+    grids: tuple[Array, Array, float],
     centers: Array,
     running: bool,
     prior: Array,
-    columns: tuple[Array, Array, Array],
+    columns: tuple[Array, Array, Array, Array, Array],
     path: Array,
 ) -> None:
     """Compute S_i of every bet after every round of a log, (n, bets); arguments as of `observe`."""
-    w, R, W = columns
+    w, R, W, baseline, D = columns
     sums, products = np.zeros(path.shape[1]), np.ones(path.shape[1])
     totals, usable, windows = np.zeros(4), np.zeros(3), np.zeros((0, prior.size))
     never, looks = (math.inf, math.inf, np.empty(0)), np.empty(0)
     state = looks, sums, products, totals, usable, windows
     for t in range(R.size):
-        row = w[t : t + 1], R[t : t + 1], W[t : t + 1]
+        one = slice(t, t + 1)
+        row = w[one], R[one], W[one], baseline[one], D[one]
         observe(grids, centers, running, prior, never, *state, t, (1, 1), row)
         log_wealths(sums, products, path[t])
 

@@ -30,7 +30,7 @@ def grown(
         single.send(Event(id=str(n), action="ba"[first], propensity=q, reward=reward))
         study = single.study.state.study
         assert study is not None
-        assert study.certificate is not None
+        assert isinstance(study.certificate, us.Certificate)
         if ends(study.certificate):
             return single, study.certificate
     raise AssertionError("no such certificate")

@@ -339,7 +339,7 @@ class ContextGroups:
             stops = [*starts[1:].tolist(), len(order)]
             for group, start, stop in zip(present.tolist(), starts.tolist(), stops, strict=True):
                 rows = order[start:stop]
-                own = None if columns is None else WeightedRounds(*(one[rows] for one in columns))
+                own = None if columns is None else columns.take(rows)
                 sums[group] = sums[group].after(actions[rows], own)
         return dataclasses.replace(self, sums=tuple(sums))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged, propensities_of
-from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates import AnyCertificate, Certificate, FixedPolicy
 from understudy.certificates.curves import Point, follow
 from understudy.certificates.evidence import RULES, WeightedRounds
 from understudy.certificates.targets import (
@@ -44,7 +44,7 @@ class CertificatePath:
     production cannot play, because rows have eligible sets, or because only a column shows it.
     """
 
-    certificate: Certificate
+    certificate: AnyCertificate
     hindsight: bool = False
     partial: bool = False
     points: tuple[Point, ...] = ()
@@ -185,7 +185,7 @@ class Study(Observed):
         return self.learner.rounds(self.state)
 
     @property
-    def certificate(self) -> Certificate | None:
+    def certificate(self) -> AnyCertificate | None:
         (curve,) = self.curves
         return None if curve is None else curve.certificate
 

@@ -1,0 +1,278 @@
+"""The gain over a baseline whose largest importance weight is not known: two certificates.
+
+The paired bets of `Certificate(against=π₀)` need a constant B ≥ π₀(a)/q_t(a). Without one, the gain
+lies between the lower bound of the target less the upper bound of the baseline, and the upper bound
+less the lower bound. Each of these four fails with δ/2, so each difference holds with 1 − δ. Both
+certificates take weights that are too small on average where production cannot play an action: the
+differences hold for any production, and for one whose propensities are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from understudy.behaviors import Behavior
+from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.evidence import POINTS, BaselineRounds, Evidence
+from understudy.certificates.targets import (
+    Target,
+    fixed_policy,
+    largest_ratio,
+    ratio_of_policy,
+)
+from understudy.certificates.uncentered import UncenteredEvidence
+from understudy.constraints import LARGEST_COUNT, Array, Checked, having, integer
+from understudy.errors import InvalidArgument
+from understudy.types import Log, saved
+
+CERTIFICATE = having("pass a us.Certificate", "lower", "upper")
+ROUND = integer(0, "pass a round, or 0", LARGEST_COUNT)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class DifferenceCertificate(Checked):
+    """The gain of a target over a baseline, from a certificate of each.
+
+    The certificates have the same behavior and confidence. `crossed` and `lost` are the first
+    rounds of `POINTS` after which the difference showed a gain, and a loss, or 0.
+
+    >>> import math, understudy as us
+    >>> nothing = us.Certificate(us.Logged(n_actions=2))
+    >>> log = us.Log([0, 1] * 500, [0.0, 1.0] * 500, [0.5] * 1000)
+    >>> difference = DifferenceCertificate(nothing, nothing)
+    >>> after = difference.advance(
+    ...     log,
+    ...     np.array([0.0, 1.0] * 500),
+    ...     math.inf,
+    ...     BaselineRounds(np.array([1.0, 0.0] * 500), np.full(1000, math.inf)),
+    ... )
+    >>> after.promoted, round(after.gain / 1000, 1)
+    (True, 0.8)
+    """
+
+    target: Certificate
+    baseline: Certificate
+    crossed: int = 0
+    lost: int = 0
+    CONSTRAINTS: ClassVar = {
+        "target": CERTIFICATE,
+        "baseline": CERTIFICATE,
+        "crossed": ROUND,
+        "lost": ROUND,
+    }
+
+    def advance(
+        self,
+        log: Log,
+        probabilities: Array,
+        ratios: Array | float,
+        baseline: BaselineRounds | None,
+    ) -> DifferenceCertificate:
+        """The certificate after more rounds; arguments as of `Certificate.advance`."""
+        assert baseline is not None  # there is no production to stand for it
+        known, after, before = np.broadcast_to(ratios, len(log)), self, self.rounds
+        for part in parts_between_points(before, len(log)):
+            after = replace(
+                after,
+                target=after.target.advance(log[part], probabilities[part], known[part]),
+                baseline=after.baseline.advance(log[part], *baseline.part(part)),
+            )
+            if before + part.stop in POINTS_SET:
+                after = after._look()
+        return after
+
+    def _look(self) -> DifferenceCertificate:
+        n = self.rounds
+        crossed = self.crossed or (n if self.gain > 0.0 else 0)
+        lost = self.lost or (n if self.gain_upper < 0.0 else 0)
+        return replace(self, crossed=crossed, lost=lost)
+
+    @property
+    def gain(self) -> float:
+        """A lower bound on the total gain of the target over the baseline."""
+        return self.target.lower - self.baseline.upper
+
+    @property
+    def gain_upper(self) -> float:
+        """An upper bound on the total gain of the target over the baseline."""
+        return self.target.upper - self.baseline.lower
+
+    @property
+    def window(self) -> Window | None:
+        """All rounds: there are no windows."""
+        return Window(1, self.gain / self.rounds) if self.rounds else None
+
+    def with_confidence(self, confidence: float) -> DifferenceCertificate:
+        """The certificate of the same rounds with another confidence."""
+        target, baseline = (one.with_confidence(confidence) for one in (self.target, self.baseline))
+        return DifferenceCertificate(target, baseline)
+
+    window_count = 0  # windows need the gain's own bets
+
+    def shows_gain(self, above: float = 0.0, window: int = 0) -> bool:
+        """Whether the mean gain is certainly above this; only over all rounds, window 0."""
+        return window == 0 and bool(self.rounds) and self.gain > above * self.rounds
+
+    def shows_loss(self, below: float = 0.0) -> bool:
+        """Whether the mean gain is certainly below this."""
+        return bool(self.rounds) and self.gain_upper < below * self.rounds
+
+    @property
+    def log_loss_wealth(self) -> float:
+        """The logarithm of an e-value of a loss: 1/δ where one is shown, 0 where none is."""
+        return -math.log(1.0 - self.confidence) if self.shows_loss() else -math.inf
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether bounds contradict each other."""
+        return self.target.contradicts or self.baseline.contradicts
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the target has, at some time, been shown to earn more than the baseline."""
+        return bool(self.crossed or self.shows_gain()) and not self.contradicts
+
+    @property
+    def promoted_at(self) -> int | None:
+        """The first round of `POINTS` after which `promoted` held, or the last one."""
+        return (self.crossed or self.rounds) if self.promoted else None
+
+    @property
+    def worse(self) -> bool:
+        """Whether the target has, at some time, been shown to earn less than the baseline."""
+        return bool(self.lost or self.shows_loss()) and not self.contradicts
+
+    @property
+    def worse_at(self) -> int | None:
+        """The first round of `POINTS` after which `worse` held, or the last one."""
+        return (self.lost or self.rounds) if self.worse else None
+
+    # ------------------------------------------------- of the target, and of the log
+
+    @property
+    def rounds(self) -> int:
+        """n, how many rounds were observed."""
+        return self.target.rounds
+
+    @property
+    def behavior(self) -> Behavior | None:
+        """The behavior of both certificates."""
+        return self.target.behavior
+
+    @property
+    def confidence(self) -> float:
+        """1 − δ."""
+        return self.target.confidence
+
+    @property
+    def rules(self) -> int:
+        """The version of the rules of both certificates."""
+        return self.target.rules
+
+    @property
+    def centered(self) -> bool:
+        """Whether bets have centers, in the rounds in which they are valid."""
+        return self.target.centered
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+        return self.target.n_actions
+
+    @property
+    def centered_rounds(self) -> int:
+        """In how many rounds bets on the target's reward had a center."""
+        return self.target.centered_rounds
+
+    @property
+    def evidence(self) -> Evidence | UncenteredEvidence:
+        """What was observed of the target."""
+        return self.target.evidence
+
+    @property
+    def lower(self) -> float:
+        """A lower bound on the total reward of the target."""
+        return self.target.lower
+
+    @property
+    def upper(self) -> float:
+        """An upper bound on the total reward of the target."""
+        return self.target.upper
+
+    @property
+    def production(self) -> float:
+        """What the behavior policy earned."""
+        return self.target.production
+
+    @property
+    def estimate(self) -> float:
+        """The inverse propensity score of the target."""
+        return self.target.estimate
+
+    @property
+    def self_normalised(self) -> float:
+        """The self-normalised inverse propensity score of the target."""
+        return self.target.self_normalised
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many rounds of the target itself would say as much."""
+        return self.target.effective_sample_size
+
+
+def certificate_against(
+    plain: Certificate, baseline: Target | None, rounds: int
+) -> Certificate | DifferenceCertificate:
+    """The certificate of the gain over a baseline, from the one over production.
+
+    It bets in pairs if the largest weight of the baseline is known, and is a difference of two
+    otherwise. A policy with an action that production never plays is refused: rewards of this
+    action are in no row.
+
+    >>> import understudy as us
+    >>> plain = us.Certificate(us.Logged(n_actions=2))
+    >>> type(certificate_against(plain, us.FixedPolicy([0.0, 1.0]), 100)).__name__
+    'DifferenceCertificate'
+    """
+    if baseline is None:
+        return plain
+    policy, behavior = fixed_policy(baseline, rounds, plain.n_actions), plain.behavior
+    if policy is not None and len(policy) != plain.n_actions:
+        reason = f"it has {len(policy)} probabilities, and there are {plain.n_actions} actions"
+        raise InvalidArgument("against", baseline, reason, "pass K probabilities")
+    if isinstance(behavior, np.ndarray) and policy is not None and policy[behavior == 0.0].any():
+        action = int(np.argmax((policy > 0.0) & (behavior == 0.0)))
+        reason = f"production never plays action {action}, so no row shows its rewards"
+        raise InvalidArgument("against", baseline, reason, "pass a policy over other actions")
+    if not plain.centered or behavior is None:
+        return DifferenceCertificate(plain, plain)
+    if policy is None:
+        most = largest_ratio(behavior)
+        paired: dict[str, Any] = {"baseline_ratio": most}
+    else:
+        most = ratio_of_policy(policy, behavior)
+        paired = {"against": policy}
+    if math.isinf(most):
+        return DifferenceCertificate(plain, plain)
+    return dataclasses.replace(plain, evidence=None, **paired)  # type: ignore[arg-type] # nothing yet
+
+
+POINTS_SET = frozenset(POINTS.tolist())
+
+
+def parts_between_points(before: int, rounds: int) -> list[slice]:
+    """Parts of the next rounds that end after a round of `POINTS`, or after the last one.
+
+    >>> parts_between_points(0, 3)
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+    first, last = np.searchsorted(POINTS, [before, before + rounds], side="right")
+    ends = sorted({before, *POINTS[first:last].tolist(), before + rounds})
+    return [slice(low - before, high - before) for low, high in pairwise(ends)]
