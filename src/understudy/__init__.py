@@ -46,7 +46,16 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 
 if TYPE_CHECKING:
     from understudy import live, logs
-    from understudy.simulation import Game, Plan, Results, Sweep, adversaries, plan, play
+    from understudy.simulation import (
+        Game,
+        Plan,
+        PlannedGuardrail,
+        Results,
+        Sweep,
+        adversaries,
+        plan,
+        play,
+    )
     from understudy.simulation.simulate import Simulation, simulate
 
 __version__ = "0.5.0"
@@ -63,6 +72,7 @@ __all__ = [
     "Log",
     "Logged",
     "Plan",
+    "PlannedGuardrail",
     "Results",
     "Round",
     "SegmentCertificates",
@@ -108,7 +118,7 @@ __all__ = [
 
 EXTRAS = {"live": "talking to a live service", "logs": "reading logs"}
 SIMULATION = {
-    *("Game", "Plan", "Results", "Simulation", "Sweep"),
+    *("Game", "Plan", "PlannedGuardrail", "Results", "Simulation", "Sweep"),
     *("adversaries", "plan", "play", "simulate"),
 }
 

@@ -239,7 +239,12 @@ def draw_power(panel: PowerPanel, *, title: str) -> Figure:
             axes.plot([time, time], [0.0, 100.0 * share], color=mark, lw=1.2, ls=ls)
             axes.plot(time, 100.0 * share, color=mark, marker="o", ms=4.5)
             text = f"{approximate(float(f'{time:.{FEW_DIGITS}g}'))} {panel.unit}"
-            place = {"xytext": (6, -11), "textcoords": "offset points", "fontsize": 8}
+            place: dict[str, Any] = {
+                "xytext": (-5, 4),
+                "ha": "right",
+                "textcoords": "offset points",
+                "fontsize": 8,
+            }
             axes.annotate(text, (time, 100.0 * share), color=mark, **place)
     axes.set_xlim(0.0, 1.12 * last)
     axes.set_ylim(0.0, 100.0)

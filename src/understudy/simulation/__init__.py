@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from understudy.simulation import adversaries
 from understudy.simulation.game import Game, play
+from understudy.simulation.planned_game import PlannedGuardrail
 from understudy.simulation.planning import Plan, plan
 from understudy.simulation.simulate import Simulation, simulate
 from understudy.simulation.sweep import Results, Sweep
@@ -16,6 +17,7 @@ from understudy.simulation.sweep import Results, Sweep
 __all__ = [
     "Game",
     "Plan",
+    "PlannedGuardrail",
     "Results",
     "Simulation",
     "Sweep",

@@ -10,28 +10,25 @@ import numpy as np
 from understudy.formatting import FEW_DIGITS, gain, number, percent, rough_count
 
 if TYPE_CHECKING:
+    from understudy.simulation.planned_game import PlannedGuardrail
     from understudy.simulation.planning import Plan
 
-DAYS_A_YEAR, HOURS_A_DAY, MINUTES_AN_HOUR = 365.25, 24.0, 60.0
-FEWEST = 2.0  # of a unit of time: less is written in the next smaller one
+HOURS, MINUTES, YEARS = 1.0 / 24.0, 1.0 / 24.0 / 60.0, 365.25  # in days
+# The fewest days that are written in years, days, hours and minutes.
+UNITS = ((3.0 * YEARS, YEARS, "years"), (2.0, 1.0, "days"), (2.0 * HOURS, HOURS, "hours"))
 
 
 def duration(days: float) -> str:
     """Days as people say them, with two significant digits.
 
     >>> [duration(x) for x in (12.34, 1.0, 0.05, 0.0001, 1000.0)]
-    ['12 days', '24 hours', '72 minutes', 'less than a minute', '2.7 years']
+    ['12 days', '24 hours', '72 minutes', 'a minute or less', '1,000 days']
     """
-    sizes = (
-        (DAYS_A_YEAR, "years"),
-        (1.0, "days"),
-        (1.0 / HOURS_A_DAY, "hours"),
-        (1.0 / HOURS_A_DAY / MINUTES_AN_HOUR, "minutes"),
-    )
-    for size, unit in sizes:
-        if days >= FEWEST * size:
+    for fewest, size, unit in UNITS:
+        if days >= fewest:
             return f"{number(days / size, FEW_DIGITS)} {unit}"
-    return "less than a minute" if days < sizes[-1][0] else "a minute"
+    minutes = float(f"{days / MINUTES:.{FEW_DIGITS}g}")
+    return "a minute or less" if minutes <= 1.0 else f"{number(minutes)} minutes"
 
 
 def time_of(plan: Plan, rounds: float) -> str:
@@ -71,17 +68,18 @@ def hints(plan: Plan) -> list[str]:
 
 def assumptions(plan: Plan) -> list[str]:
     """What the simulated logs assume, each as a sentence."""
-    game = plan.game
-    found = [f"production plays {_shares(plan)}", _rewards(plan), _target(plan)]
-    found.append("mean rewards stay the same, and all rows can be used")
-    found.append(
-        "production draws an action in every row; if it draws one for each user, count users"
-    )
-    found.append(
-        f"the verdict has {percent(plan.confidence)} confidence, and is looked at all the time"
-    )
-    assert len(game.means) > 1
-    return [f"Assumes that {one}." for one in found]
+    return [
+        f"Assumes that {one}."
+        for one in (
+            f"production plays {_shares(plan)}",
+            _rewards(plan),
+            _target(plan),
+            *map(_guardrail, plan.game.guardrails),
+            "mean rewards stay the same, rewards are not late, and all rows can be used",
+            "production draws an action in every row; if it draws one for each user, count users",
+            f"the verdict has {percent(plan.confidence)} confidence, and is looked at all the time",
+        )
+    ]
 
 
 MOST_NAMED = 6  # actions whose shares and rewards fit into a sentence
@@ -96,29 +94,48 @@ def _shares(plan: Plan) -> str:
 
 
 def _rewards(plan: Plan) -> str:
-    means = plan.game.means
-    best = int(np.argmax(np.where(plan.game.behavior > 0.0, means, -1.0)))
-    if plan.against is None:
-        return f"rewards are 0 or 1, with the means {_listed(means)}"
-    others = _percent(float(np.delete(means, best)[0]))
-    over = "production" if plan.against == "production" else "production's most frequent action"
+    game = plan.game
+    if not plan.stated:
+        return f"rewards are 0 or 1, with the means {_listed(game.means)}"
     return (
-        f"rewards are 0 or 1: 1 in {others} of the rows of all actions but action {best}, and in "
-        f"{_percent(means[best])} of the rows of that one, which earns {gain(plan.gain_stated)} a "
-        f"row more than {over}"
+        f"rewards are 0 or 1, with a mean of {_percent(game.means.min())}, and of "
+        f"{_percent(game.means.max())} for action {game.best}: {gain(plan.gain)} a row more than "
+        f"{_over(plan)}"
     )
 
 
+def _over(plan: Plan) -> str:
+    if plan.game.against is None:
+        return "production earns"
+    return f"action {int(np.argmax(plan.game.against))}, which production plays most"
+
+
 def _target(plan: Plan) -> str:
-    target, q = plan.game.target, plan.game.behavior
+    game, target = plan.game, plan.game.target
     if not isinstance(target, np.ndarray):
-        return "the verdict is about a learner while it learns, and it begins without a log"
+        return "the verdict is about a learner while it learns, from the first row on"
     best = int(np.argmax(target))
     if target[best] < 1.0:
         return f"the verdict is about the policy {_listed(target)}"
+    played = _percent(game.behavior[best])
     return (
-        f"the verdict is about always playing action {best}, which production plays in "
-        f"{_percent(q[best])} of the rows"
+        f"the verdict is about always playing action {best}, which production plays in {played} of "
+        "the rows"
+    )
+
+
+def _guardrail(planned: PlannedGuardrail) -> str:
+    one = planned.guardrail
+    spread = ""
+    if planned.deviation is not None:
+        spread = f" with a standard deviation of {number(planned.deviation)}"
+    effect = "does not change it"
+    if planned.effect:
+        effect = f"changes it by {gain(planned.effect)}"
+    worse = "above" if one.better == "lower" else "below"
+    return (
+        f"the mean of {one.name} is {number(planned.mean)}{spread}, the policy {effect}, and "
+        f"{number(one.margin)} {worse} that is still harmless"
     )
 
 

@@ -7,7 +7,8 @@ matters, many times, and certifies it (`power`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +24,22 @@ from understudy.constraints import (
     SEED,
     Array,
     Constraint,
+    ConstraintViolation,
     array,
     constrained,
     integer,
     number,
     one_of,
 )
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, shorten
 from understudy.formatting import number as written
 from understudy.learners import exp3_ix, prod_grid
 from understudy.protocols import Learner
 from understudy.simulation import plan_words
 from understudy.simulation.adversaries import stationary
 from understudy.simulation.game import Game, check_player
-from understudy.simulation.power import PlannedGame, decision_rounds
+from understudy.simulation.planned_game import PlannedGame, PlannedGuardrail
+from understudy.simulation.power import decision_rounds
 from understudy.simulation.simulate import PROGRESS, Progress, reporter
 from understudy.theory.information import least_divergence
 from understudy.types import read_only
@@ -60,20 +63,23 @@ class Plan:
     """How many rows, and days, a certificate needs to decide in a planned game.
 
     `decisions` has the round of the decision of each simulated run, in increasing order; inf, where
-    there was none in the first `longest` rounds. The `gain` is that of the target over production
-    (of a learner, that of the best action). `exploration` and `against` are None where they were
-    not asked for.
+    there was none in the first `longest` rounds. `exploration` is None if production's shares were
+    given; `stated` says whether the rewards follow from the gain that matters.
     """
 
     game: PlannedGame
-    gain: float
     decisions: Array
     longest: int
     confidence: float
     seed: int
     traffic: float | None = None
     exploration: float | None = None
-    against: str | None = None
+    stated: bool = True
+
+    @property
+    def gain(self) -> float:
+        """The gain of the target over its baseline; of a learner, that of the best action."""
+        return self.game.gain
 
     def rounds_for(self, power: float) -> float:
         """The first round after which so many of the runs are decided; inf if they never are."""
@@ -132,25 +138,17 @@ class Plan:
 
         They are scaled by the information limit, and not simulated.
         """
-        limit = self.limit
-        if self.exploration is None or limit is None or not math.isfinite(self.ninety):
+        if self.exploration is None or self.limit is None or not self.stated:
             return {}
-        least, best = float(self.game.means.min()), int(np.argmax(self.game.target))
-        against, found = self.against or PRODUCTION, {}
+        game, found = self.game, {}
         for share in MORE_EXPLORATION:
-            q = _exploring(len(self.game.means), share)
-            means = _means(q, least, self.gain_stated, best, against)
-            if share > self.exploration and means[best] <= 1.0:
-                faster = _divergence(PlannedGame(q, means, self.game.target))
-                found[share] = self.ninety * _divergence(self.game) / faster
+            if share > self.exploration and math.isfinite(self.ninety):
+                q = _exploring(len(game.means), share)
+                means = _means(q, float(game.means.min()), game.gain, game.best, game.against)
+                if means[game.best] <= 1.0:
+                    other = replace(game, behavior=q, means=means)
+                    found[share] = self.ninety * _divergence(game) / _divergence(other)
         return found
-
-    @property
-    def gain_stated(self) -> float:
-        """The gain over what it was stated against: production, or its most frequent action."""
-        if self.against != ACTION:
-            return self.gain
-        return float(self.game.means.max() - self.game.means[self.game.behavior.argmax()])
 
     def plot(self, title: str = "Chance of a verdict") -> Figure:
         """Power over time as a matplotlib figure, with lines at 50 % and 90 %."""
@@ -173,6 +171,20 @@ class Plan:
         return plan_words.decision(self)
 
 
+def _guardrails(value: Any) -> tuple[PlannedGuardrail, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConstraintViolation("it is no list")
+    for one in value:
+        if not isinstance(one, PlannedGuardrail):
+            raise ConstraintViolation(f"it holds {shorten(one)}")
+    if len({one.guardrail.name for one in value}) < len(value):
+        raise ConstraintViolation("a metric is there twice")
+    return tuple(value)
+
+
+GUARDRAILS = Constraint(
+    "pass a list of us.PlannedGuardrail", _guardrails, (None, "latency", 3, [0.1], {})
+)
 POWER = number(0.0, 1.0, "pass a chance between 0 and 1, such as 0.9", above=True)
 ROUNDING = 1e-9  # .9 × 10 is not above 9
 EXPLORATION = number(
@@ -200,6 +212,7 @@ MEANS = array("pass the mean reward of each action, in [0, 1]", low=0.0, high=1.
     against=one_of("pass 'production', or 'action' for its most frequent one", PRODUCTION, ACTION),
     means=MEANS.optional(),
     policy=PROBABILITIES.optional(),
+    guardrails=GUARDRAILS,
     horizon=HORIZON.optional(),
     confidence=CONFIDENCE,
     runs=COUNT,
@@ -221,6 +234,7 @@ def plan(
     policy: ArrayLike | None = None,
     learner: str | Learner[Any] | None = None,
     horizon: int | None = None,
+    guardrails: Sequence[PlannedGuardrail] = (),
     confidence: float = 0.95,
     runs: int = RUNS,
     seed: int = 0,
@@ -243,13 +257,15 @@ def plan(
         reward: the mean reward of production, and of every action but the best one.
         gain: the smallest gain that matters, of the best action.
         best: the action that is better; left out: the first of those that production plays least.
-        against: 'production': the gain is over production's mixture of actions. 'action': it is
-            over production's most frequent action. The certificate decides about the first.
-        means: the mean reward of each action, instead of the last four.
+        against: 'production': the gain, and the verdict, is over production's mixture of actions.
+            'action': it is over production's most frequent action.
+        means: the mean reward of each action, instead of `reward`, `gain` and `best`.
         policy: a fixed policy to certify, K probabilities; needs `means`.
         learner: 'prod-grid' (the default of `understudy learn`), 'exp3-ix', or a learner of your
             own for this production. It is certified while it learns.
         horizon: the number of rounds that a learner named 'exp3-ix' is made for.
+        guardrails: metrics that may not become worse, for a verdict about all of them together; of
+            a fixed policy.
         confidence: of the verdict.
         runs: the number of simulated logs; run i is a pure function of (seed, i).
         seed: of the random numbers.
@@ -264,31 +280,30 @@ def plan(
     About ... days for a 50 % chance of a verdict, ... days for 90 %.
     """
     q = _production(actions, production, exploration)
+    baseline = None if against == PRODUCTION else read_only(np.eye(len(q))[int(np.argmax(q))])
     if means is not None:
         _refuse_beside("means", {"reward": reward, "gain": gain, "best": best})
         r: Array = np.asarray(means)
         _check_length("means", r, len(q))
     else:
-        r = _one_better(q, reward, gain, best, against)
-    target = _target(q, r, policy, learner, horizon, rate=means is None)
-    game = PlannedGame(q, r, target)
-    _refuse_hopeless(game, policy is not None)
-    longest = _longest(target, longest)
+        r = _one_better(q, reward, gain, best, baseline)
+    target = _target(q, r, policy, learner, horizon, stated=means is None)
+    game = PlannedGame(q, r, target, baseline, tuple(guardrails))
+    _refuse_hopeless(game, own_policy=policy is not None)
     enough = math.ceil(MOST * runs - ROUNDING)
     with reporter(progress, enough) as report:
         found, played = decision_rounds(
-            game, confidence, runs=runs, enough=enough, seed=seed, longest=longest, report=report
+            game,
+            confidence,
+            runs=runs,
+            enough=enough,
+            seed=seed,
+            longest=_longest(target, longest),
+            report=report,
         )
+    decisions = read_only(np.sort(found))
     return Plan(
-        game,
-        _gain_of(game),
-        read_only(np.sort(found)),
-        played,
-        confidence,
-        seed,
-        traffic,
-        exploration,
-        against if means is None else None,
+        game, decisions, played, confidence, seed, traffic, exploration, stated=means is None
     )
 
 
@@ -323,7 +338,7 @@ def _exploring(actions: int, exploration: float) -> Array:
 
 
 def _one_better(
-    q: Array, reward: float | None, gain: float | None, best: int | None, against: str
+    q: Array, reward: float | None, gain: float | None, best: int | None, against: Array | None
 ) -> Array:
     """The mean rewards of a game in which one action has the smallest gain that matters."""
     for name, value in (("reward", reward), ("gain", gain)):
@@ -341,45 +356,40 @@ def _one_better(
     if q[best] == 0.0:
         reason = "production never plays it, so no log can show what it earns"
         raise InvalidArgument("best", best, reason, "explore: play it in some of the rows")
-    incumbent = int(np.argmax(q))
-    if q[best] == 1.0 or (against == ACTION and best == incumbent):
-        reason = "it is the action that production plays already, and has no gain over itself"
-        raise InvalidArgument("best", best, reason, "name another action, and let production play it")
+    if (q if against is None else against)[best] == 1.0:
+        reason = "production plays it already, and it has no gain over itself"
+        raise InvalidArgument("best", best, reason, "name another action")
     means = _means(q, reward, gain, best, against)
     if means[best] > 1.0:
-        reason = (
-            f"the best action would have to earn {written(float(means[best]))} a row, which is "
-            "above 1"
-        )
+        earned = written(float(means[best]))
+        reason = f"the best action would have to earn {earned} a row, and the most is 1"
         raise InvalidArgument("gain", gain, reason, "pass a smaller gain")
     return means
 
 
-def _means(q: Array, reward: float, gain: float, best: int, against: str) -> Array:
+def _means(q: Array, reward: float, gain: float, best: int, against: Array | None) -> Array:
     """Production's mean reward for all actions but the best, whose gain is given."""
     means = np.full(len(q), reward)
-    # Over production the gain is (1 − q(best)) times the difference: it plays the best one, too.
-    means[best] += gain if against == ACTION else gain / (1.0 - q[best])
+    # The gain is this share of the difference, because production plays the best action, too.
+    means[best] += gain / (1.0 - (q if against is None else against)[best])
     return means
 
 
 def _target(
-    q: Array, means: Array, policy: Any, learner: Any, horizon: int | None, *, rate: bool
+    q: Array, means: Array, policy: Any, learner: Any, horizon: int | None, *, stated: bool
 ) -> Array | Learner[Any]:
     """The policy, or the learner, whose certificate is simulated."""
     if learner is None and horizon is not None:
         raise InvalidArgument("horizon", horizon, "it is for learners", "leave it out")
     if policy is not None:
         _refuse_beside("policy", {"learner": learner})
-        if rate:
+        if stated:
             reason = "without means it is not known what its actions earn"
             raise InvalidArgument("policy", policy, reason, "pass means, or leave it out")
         _check_length("policy", policy, len(q))
         return np.asarray(policy)
     if learner is None:
-        best = np.zeros(len(q))
-        best[int(np.argmax(np.where(q > 0.0, means, -1.0)))] = 1.0
-        return best
+        return read_only(np.eye(len(q))[PlannedGame(q, means, q).best])
     if isinstance(learner, str):
         return _named_learner(learner, q, horizon)
     if horizon is not None:
@@ -405,7 +415,7 @@ def _longest(target: Array | Learner[Any], longest: int | None) -> int:
     """The most rounds to simulate: a learner has its horizon."""
     if isinstance(target, np.ndarray):
         return longest or LONGEST
-    horizon = target.horizon
+    horizon: int | None = getattr(target, "horizon", None)  # a learner may be made without
     if horizon is None:
         return longest or LONGEST_LEARNING
     if longest is not None and longest > horizon:
@@ -414,42 +424,43 @@ def _longest(target: Array | Learner[Any], longest: int | None) -> int:
     return longest or horizon
 
 
-def _refuse_hopeless(game: PlannedGame, own_policy: bool) -> None:
-    """Raise `InvalidArgument` if no number of rows can show a gain."""
-    q, means, target = game.behavior, game.means, game.target
-    remedy = "let production explore: play every action in some of the rows"
-    if not isinstance(target, np.ndarray):
-        if means[q > 0.0].max() <= game.production:
-            reason = "no action that production plays earns more than production"
-            raise InvalidArgument("means", means.tolist(), reason, remedy)
-        return
-    hidden = (target > 0.0) & (q == 0.0)
-    if hidden.any():
-        reason = f"production never plays action {int(np.argmax(hidden))} of the policy"
-        raise InvalidArgument("policy", target.tolist(), f"{reason}, so no log shows it", remedy)
-    if _gain_of(game) <= NO_GAIN:
-        earned = f"{written(float(target @ means))} a row, and production {written(game.production)}"
-        name, value = ("policy", target) if own_policy else ("means", means)
-        remedy = "pass a policy that earns more" if own_policy else remedy
-        raise InvalidArgument(name, value.tolist(), f"it earns {earned}: there is no gain", remedy)
-
-
 NO_GAIN = 1e-12  # rounding
 
 
-def _gain_of(game: PlannedGame) -> float:
-    """The gain of the policy over production; of a learner, that of the best action it can see."""
-    if isinstance(game.target, np.ndarray):
-        return float(game.target @ game.means) - game.production
-    return float(game.means[game.behavior > 0.0].max()) - game.production
+def _refuse_hopeless(game: PlannedGame, *, own_policy: bool) -> None:
+    """Raise `InvalidArgument` if no number of rows can show a gain and keep all guardrails."""
+    target, fixed = game.target, isinstance(game.target, np.ndarray)
+    explore = "let production explore: play every action in some of the rows"
+    if fixed and (hidden := (target > 0.0) & (game.behavior == 0.0)).any():  # type: ignore[operator] # fixed
+        reason = f"production never plays its action {int(np.argmax(hidden))}, so no log shows it"
+        raise InvalidArgument("policy", target.tolist(), reason, explore)  # type: ignore[union-attr]
+    if game.gain <= NO_GAIN:
+        most, other = (
+            written(float(x))
+            for x in (game.baseline @ game.means + game.gain, game.baseline @ game.means)
+        )
+        over = "production" if game.against is None else "production's most frequent action"
+        if own_policy:
+            reason = f"it earns {most} a row, and {over} {other}: there is no gain"
+            raise InvalidArgument("policy", target.tolist(), reason, "pass one that earns more")  # type: ignore[union-attr]
+        reason = f"no action that production plays earns more than {over}, {other} a row"
+        raise InvalidArgument("means", game.means.tolist(), reason, f"pass others, or {explore}")
+    if game.guardrails and not fixed:
+        reason = "the verdict about a learner with guardrails is not simulated"
+        raise InvalidArgument("guardrails", [*game.guardrails], reason, "leave out the learner")
+    for one in game.guardrails:
+        if one.harmful:
+            reason = f"the best action makes {one.guardrail.name} worse by its margin, or more"
+            remedy = "pass a smaller effect or a larger margin"
+            raise InvalidArgument("guardrails", one, reason, remedy)
 
 
 def _divergence(game: PlannedGame) -> float:
     """KLinf of a fixed policy, over the actions that production plays."""
     assert isinstance(game.target, np.ndarray)
     seen = game.behavior > 0.0
-    policy = game.target[np.newaxis, seen]
-    return float(least_divergence(policy, game.behavior[seen], game.means[seen])[0])
+    rows = game.target[np.newaxis, seen], game.behavior[seen], game.means[seen]
+    return float(least_divergence(*rows, game.baseline[seen])[0])
 
 
 def _check_length(name: str, values: Any, actions: int) -> None:
@@ -461,4 +472,4 @@ def _check_length(name: str, values: Any, actions: int) -> None:
 def _refuse_beside(name: str, others: dict[str, Any]) -> None:
     for other, value in others.items():
         if value is not None:
-            raise InvalidArgument(other, value, f"{name} says it already", f"leave out one of them")
+            raise InvalidArgument(other, value, f"{name} says it already", "leave out one of them")

@@ -5,66 +5,49 @@ that of `us.certify(...).promoted_at`, bit for bit. It does so for the first `EX
 a learner always. A fixed policy may need millions of rounds; they go on in *blocks*.
 
 A block is some .25 % of the rounds. In it the center of bets stays what it was at the start, so the
-wealth of a bet depends on how often each reward came with each importance weight, and these counts
+wealth of a bet depends on how often each outcome came with each importance weight, and these counts
 are drawn at once. (Such a center is as valid; it differs by 1/√n from the one that moves.) The
-wealth is looked at after each block, so that a decision may come .25 % later, and a little more,
+wealth is looked at after each block, so that a decision may come .25 % later, and a little more
 where wealth was enough only inside of a block.
+
+With guardrails all rounds are in blocks. The joint certificate looks every 2 % of the rounds
+anyway, and so do they; the first blocks have one round each.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy import kernels
 from understudy.behaviors import cdf
-from understudy.certificates import Bets, Certificate, Evidence, WeightedRounds
+from understudy.certificates import Bets, Evidence, WeightedRounds
 from understudy.certificates.evidence import GAIN, POINTS
 from understudy.certificates.targets import largest_ratios, ratio_of_policy
 from understudy.constraints import LARGEST_COUNT, Array
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
-from understudy.protocols import Learner
 from understudy.simulation.game import RandomStreams
+from understudy.simulation.planned_game import Outcomes, PlannedGame
 from understudy.simulation.simulate import in_parallel
 from understudy.types import Integers, Log, kernel_view
 
-EXACT = 1 << 16  # rounds: 200 runs take a second or two
+EXACT = 1 << 15  # rounds: some hundred runs take a second or two
 CHUNK = 1 << 13  # rounds at a time: their columns stay in the cache
-BLOCKS_PER_POINT = 8  # points are 2 % apart
+BLOCKS, BLOCKS_OF_GUARDRAILS = 8, 2  # between two points, which are 2 % apart
 # A stage of all runs takes so many times the rounds of the one before: few are played in vain.
 GROWTH = 1.3
 FIRST_STAGE = 256
 TASKS = 8  # per stage, so that no worker is idle for long
-# Different weights × rewards: more would cost more than a round by itself.
-MOST_WEIGHTS = 256
+MOST_WEIGHTS = 64  # different ones: with more, a block costs more than its rounds
 Report = Callable[[int], object]
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedGame:
-    """Production's policy, the mean reward of each action (0 or 1 in a round), and the target."""
-
-    behavior: Array
-    means: Array
-    target: Array | Learner[Any]
-
-    @property
-    def production(self) -> float:
-        """The mean reward of production."""
-        return float(self.behavior @ self.means)
-
-    @property
-    def weights(self) -> Array | None:
-        """π(a)/q(a) of a fixed policy, 0 where production never plays; None of a learner."""
-        if not isinstance(self.target, np.ndarray):
-            return None
-        played = self.behavior > 0.0
-        return np.divide(self.target, self.behavior, where=played, out=np.zeros(len(played)))
+def _no_report(decided: int) -> None: ...
 
 
 def decision_rounds(
@@ -77,19 +60,18 @@ def decision_rounds(
     longest: int,
     jobs: int = -1,
     exact: int = EXACT,
-    report: Report = lambda decided: None,
+    report: Report = _no_report,
 ) -> tuple[Array, int]:
     """The round of the decision in each run, and how many rounds were played at most.
 
     All runs end when `enough` of them are decided, or after the `longest` number of rounds; a run
-    without a decision has inf. Run i is a function of (seed, i), and of `exact`. `report` is called
-    with the number of runs just decided.
+    without a decision has inf. Run i is a function of (seed, i), and of `exact`, the number of
+    rounds that are not in blocks. `report` is called with the number of runs just decided.
     """
-    bets = gain_bets(game, confidence)
-    every = [PlannedRun(game, bets, RandomStreams(seed, run)) for run in range(runs)]
-    last = longest if game.weights is None or not _has_few_weights(game) else min(exact, longest)
+    bets = [one.bets for one in game.certificates(confidence)]
+    every = [PlannedRun(game, bets[0], RandomStreams(seed, run)) for run in range(runs)]
     played, decided = 0, 0
-    for played in stages(last):
+    for played in stages(_exact_rounds(game, exact, longest)):
         _advance_all([one for one in every if not one.decided], played, jobs)
         found = sum(one.decided > 0 for one in every)
         report(found - decided)
@@ -98,44 +80,44 @@ def decision_rounds(
             break
     rounds = np.array([one.decided or math.inf for one in every], dtype=np.float64)
     if decided < enough and played < longest:
-        open_runs = np.flatnonzero(np.isinf(rounds))
-        blocks = Blocks(game, bets, [every[i] for i in open_runs])
-        for played in blocks.play(longest):
-            found = int((blocks.decided > 0).sum())
-            report(found + runs - len(open_runs) - decided)
-            decided = found + runs - len(open_runs)
+        going_on = np.flatnonzero(np.isinf(rounds))
+        blocks = Blocks(game, bets, [every[i] for i in going_on])
+        for _ in blocks.play(longest):
+            found = runs - len(blocks.going_on)
+            report(found - decided)
+            decided = found
             if decided >= enough:
                 break
-        rounds[open_runs] = np.where(blocks.decided > 0, blocks.decided, math.inf)
+        rounds[going_on], played = blocks.decided, blocks.rounds
     return rounds, played
 
 
-def gain_bets(game: PlannedGame, confidence: float) -> Bets:
-    """The bets of a certificate that decide about the gain; of the others, as few as there can be.
-
-    No other bet changes a bit of these. The largest λ stays, since it sets when logarithms are
-    taken.
-    """
-    bets = Certificate(game.behavior, confidence).bets
-    return replace(bets, values=bets.values[:1])
+def _exact_rounds(game: PlannedGame, exact: int, longest: int) -> int:
+    """How many rounds are not in blocks."""
+    if not isinstance(game.target, np.ndarray) or len(np.unique(game.differences)) > MOST_WEIGHTS:
+        return longest
+    return 0 if game.guardrails else min(exact, longest)
 
 
 def stages(longest: int) -> Iterator[int]:
-    """Numbers of rounds, each some larger than the one before, up to the longest."""
+    """Numbers of rounds, each some larger than the one before, up to the longest, if not 0."""
     rounds = FIRST_STAGE
     while rounds < longest:
         yield rounds
         rounds = math.ceil(GROWTH * rounds)
-    yield longest
+    if longest:
+        yield longest
 
 
 class PlannedRun:
-    """One run: the evidence of its log so far, which it draws a chunk at a time."""
+    """One run: the evidence of the gain of its log so far, which it draws a chunk at a time."""
 
     def __init__(self, game: PlannedGame, bets: Bets, streams: RandomStreams) -> None:
-        self.game, self.bets, self.streams = game, bets, streams
-        # Losses are not asked for: a loss that was seen before costs no more tests.
-        self.evidence = replace(Evidence.none(bets), worse=1)
+        self.game, self.streams = game, streams
+        # No other bets change a bit of those on the gain. The largest λ stays, since it sets when
+        # logarithms are taken. A loss that was seen before costs no more tests.
+        self.bets = replace(bets, values=bets.values[:1])
+        self.evidence = replace(Evidence.none(self.bets), worse=1)
         edges = kernel_view(cdf(game.behavior))
         self.drawn = edges, kernels.games.guide_table(edges), kernel_view(game.means)
         learner = game.target
@@ -154,29 +136,27 @@ class PlannedRun:
 
     def _columns(self, rounds: int) -> WeightedRounds:
         """Draw the next rounds, as a certificate sees them."""
-        game, q = self.game, self.game.behavior
+        game, q, target = self.game, self.game.behavior, self.game.target
         actions, rewards = np.empty(rounds, dtype=np.int64), np.empty(rounds)
         kernels.games.draw_log(
             self.streams.behavior, self.streams.observed, *self.drawn, actions, rewards
         )
         own = q[actions]
-        if isinstance(game.target, np.ndarray):
-            ratios = np.full(rounds, ratio_of_policy(game.target, q))
-            return WeightedRounds(game.target[actions], own, rewards, ratios)
+        baseline = None if game.against is None else game.against[actions]
+        if isinstance(target, np.ndarray):
+            ratios = np.full(rounds, ratio_of_policy(target, q))
+            return WeightedRounds(target[actions], own, rewards, ratios, baseline)
         shown = Log._of(actions, rewards, own, None)
-        log = shown.visible(propensities=game.target.spec.propensities, features=False)
-        self.state, trace = game.target.replay(self.state, log)
-        return WeightedRounds(trace.probability, own, rewards, largest_ratios(trace, log, q))
+        log = shown.visible(propensities=target.spec.propensities, features=False)
+        self.state, trace = target.replay(self.state, log)
+        ratios = largest_ratios(trace, log, q)
+        return WeightedRounds(trace.probability, own, rewards, ratios, baseline)
 
 
 def _advance_all(runs: Sequence[PlannedRun], until: int, jobs: int) -> None:
-    """Advance all runs; threads share them, and all that takes time holds no lock."""
+    """Advance all runs; threads share them, since compiled code holds no lock."""
     share = max(1, -(-len(runs) // TASKS))
     tasks = [(runs[i : i + share], until) for i in range(0, len(runs), share)]
-    if jobs == 1:
-        for task in tasks:
-            _advance_some(*task)
-        return
     with in_parallel(_advance_some, tasks, jobs, threads=True) as done:
         for _ in done:
             pass
@@ -190,96 +170,140 @@ def _advance_some(runs: Sequence[PlannedRun], until: int) -> None:
 # ------------------------------------------------------------------------------ in blocks
 
 
-def _has_few_weights(game: PlannedGame) -> bool:
-    return game.weights is not None and len(np.unique(game.weights)) <= MOST_WEIGHTS
+class MetricBlocks:
+    """The wealth of the bets on the gain of a metric, of many runs, after the rounds so far."""
+
+    def __init__(
+        self, game: PlannedGame, metric: Outcomes, bets: Bets, before: Sequence[Evidence]
+    ) -> None:
+        self.bets, self.metric = bets, metric
+        y, group, q = *np.unique(game.differences, return_inverse=True), game.behavior
+        share = np.bincount(group, q, len(y))
+        high = np.bincount(group, q * metric.chance, len(y))
+        self.chance = np.divide(high, share, where=share > 0.0, out=np.zeros(len(y))).clip(0.0, 1.0)
+        self.y = np.concatenate([y, y])  # of the kinds of rounds: lower outcomes, then higher ones
+        self.reward = np.repeat([metric.low, metric.high], len(y))
+        self.x = np.outer(self.y * self.reward, bets.gains)
+        self.raw = np.log1p(self.x)
+        largest = game.largest_difference
+        self.cap = KAPPA / largest if largest > 0.0 else math.inf
+        shape = len(before), bets.rows, len(bets.gains)
+        self.S = np.array([one.log_wealths() for one in before])[:, bets.place(GAIN)].reshape(shape)
+        self.earned = np.array([one.usable[1] for one in before])
+        self.windows = [
+            np.array([one.windows[j] for one in before]).reshape(shape)
+            for j in range(len(before[0].windows))
+        ]
+
+    def play(self, played: int, counts: Array) -> None:
+        """Let the bets win and lose in a block after the rounds `played`: counts of its kinds."""
+        mean = (0.5 + self.earned) / (played + 1.0)
+        center = np.minimum(np.outer(mean, self.bets.gains), self.cap)  # λ c
+        centered = np.log1p(self.x - self.y[:, np.newaxis] * center[:, np.newaxis])
+        self.S[:, 0] += counts @ self.raw
+        self.S[:, 1] += np.einsum("rk,rki->ri", counts, centered)
+        self.earned += counts @ self.reward
+
+    def start_window(self) -> None:
+        self.windows.append(self.S.copy())
+
+    def shows(self, rounds: int, window: int) -> NDArray[np.bool_]:
+        """Whether the gain is above minus the margin: in all rounds, or since round 2^`window`."""
+        S, n, threshold = self.S, rounds, self.bets.thresholds[0]
+        if window:
+            S, n = S - self.windows[window - 1], rounds - 2**window + 1
+            threshold = float(self.bets.thresholds[2][window - 1])
+        if self.metric.margin:
+            S = S - n * np.log1p(-self.metric.margin * self.bets.gains)
+        wealth = np.exp(np.minimum(S.reshape(len(S), -1), LARGEST_EXPONENT)) @ self.bets.prior
+        return np.asarray(wealth >= threshold)
+
+    def keep(self, runs: NDArray[np.bool_]) -> None:
+        """Go on with these runs alone."""
+        self.S, self.earned = self.S[runs], self.earned[runs]
+        self.windows = [start[runs] for start in self.windows]
 
 
 class Blocks:
-    """Runs of a fixed policy that go on in blocks; all runs have had the same number of rounds."""
+    """Runs of a fixed policy that go on in blocks; all have had the same number of rounds.
 
-    def __init__(self, game: PlannedGame, bets: Bets, runs: Sequence[PlannedRun]) -> None:
-        assert game.weights is not None  # a fixed policy
-        self.bets = bets
+    `decided` has the rounds of decisions, or inf; `going_on` the runs without one.
+    """
+
+    def __init__(self, game: PlannedGame, bets: Sequence[Bets], runs: Sequence[PlannedRun]) -> None:
         self.generators = [run.streams.behavior for run in runs]
-        self.decided = np.zeros(len(runs), dtype=np.int64)
-        self.open = np.arange(len(runs))  # the runs without a decision, the rows of what follows
-        place, evidence = bets.place(GAIN), [run.evidence for run in runs]
-        shape = len(runs), bets.rows, len(bets.gains)
-        self.S = np.array([one.log_wealths()[place] for one in evidence]).reshape(shape)
-        self.rounds = evidence[0].rounds
-        self.earned = np.array([one.usable[1] for one in evidence])
-        starts = range(len(evidence[0].windows))
-        self.windows = [
-            np.array([one.windows[j] for one in evidence]).reshape(shape) for j in starts
-        ]
-        self._types(game, game.weights)
-
-    def _types(self, game: PlannedGame, weights: Array) -> None:
-        """The kinds of rounds: a weight and a reward of 0 or 1, with their probabilities."""
-        w, group = np.unique(weights, return_inverse=True)
-        won = np.bincount(group, game.behavior * game.means, len(w))
-        lost = np.bincount(group, game.behavior * (1.0 - game.means), len(w))
-        shares = np.concatenate([lost, won])
+        self.rounds = runs[0].evidence.rounds
+        self.decided = np.full(len(runs), math.inf)
+        self.going_on = np.arange(len(runs))
+        group = np.unique(game.differences, return_inverse=True)[1]
+        shares = np.bincount(group, game.behavior)
         self.shares = shares / shares.sum()
-        self.y, self.R = np.tile(w, 2) - 1.0, np.repeat([0.0, 1.0], len(w))
-        excess = ratio_of_policy(game.target, game.behavior) - 1.0  # type: ignore[arg-type] # fixed
-        self.cap = KAPPA / excess if excess > 0.0 else math.inf
-        self.raw = np.log1p(np.outer(self.y * self.R, self.bets.gains))
+        goal = MetricBlocks(game, game.metrics[0], runs[0].bets, [run.evidence for run in runs])
+        self.metrics = [goal] + [
+            MetricBlocks(game, metric, own, [Evidence.none(own)] * len(runs))
+            for metric, own in zip(game.metrics[1:], bets[1:], strict=True)
+        ]
 
-    def play(self, longest: int) -> Iterator[int]:
-        """Play block after block; yield the number of rounds after each."""
-        for end, is_look in block_ends(self.rounds, longest):
-            self._block(end - self.rounds)
+    def play(self, longest: int) -> Iterator[None]:
+        """Play block after block, up to the longest number of rounds; yield after each."""
+        joint = len(self.metrics) > 1
+        for end, is_point in block_ends(
+            self.rounds, longest, BLOCKS_OF_GUARDRAILS if joint else BLOCKS
+        ):
+            for metric, counts in zip(self.metrics, self._draw(end - self.rounds), strict=True):
+                metric.play(self.rounds, counts)
+                if (end + 1) & end == 0:  # a window starts with the next round
+                    metric.start_window()
             self.rounds = end
-            if (end + 1) & end == 0:  # a window starts with the next round
-                self.windows.append(self.S.copy())
-            self._decide(is_look=is_look)
-            yield end
-            if not len(self.open):
+            self._decide(is_point=is_point)
+            yield
+            if not len(self.going_on):
                 return
 
-    def _block(self, rounds: int) -> None:
-        """Draw the counts of a block, and let the bets win and lose."""
-        counts = np.array(
-            [self.generators[i].multinomial(rounds, self.shares) for i in self.open],
-            dtype=np.float64,
-        )
-        mean = (0.5 + self.earned) / (self.rounds + 1.0)
-        center = np.minimum(np.outer(mean, self.bets.gains), self.cap)  # λ c
-        x = np.outer(self.y * self.R, self.bets.gains) - self.y[:, np.newaxis] * center[:, np.newaxis]
-        self.S[:, 0] += counts @ self.raw
-        self.S[:, 1] += np.einsum("rk,rki->ri", counts, np.log1p(x))
-        self.earned += counts @ self.R
+    def _draw(self, rounds: int) -> list[Array]:
+        """Draw how often each outcome comes with each weight, per metric and run."""
+        found: list[list[Array]] = [[] for _ in self.metrics]
+        for i in self.going_on:
+            generator = self.generators[i]
+            each = generator.multinomial(rounds, self.shares)
+            for metric, own in zip(self.metrics, found, strict=True):
+                high = generator.binomial(each, metric.chance)
+                own.append(np.concatenate([each - high, high]))
+        return [np.array(own, dtype=np.float64) for own in found]
 
-    def _decide(self, *, is_look: bool) -> None:
-        """Note the runs whose wealth is enough, since round 1 or in a window; go on with others."""
-        whole, _, by_window = self.bets.thresholds
-        crossed = self._mixture(self.S) >= whole
-        if is_look:
-            for start, threshold in zip(self.windows, by_window.tolist(), strict=False):
-                crossed |= self._mixture(self.S - start) >= threshold
+    def _decide(self, *, is_point: bool) -> None:
+        """Note the runs whose wealth is enough, since round 1 or in a window; go on with others.
+
+        A goal by itself is looked at all the time, but windows and guardrails at points.
+        """
+        windows = range(len(self.metrics[0].windows) + 1) if is_point else range(1)
+        if not is_point and len(self.metrics) > 1:
+            return
+        crossed = np.zeros(len(self.going_on), dtype=bool)
+        for window in windows:
+            shown = [metric.shows(self.rounds, window) for metric in self.metrics]
+            crossed |= np.logical_and.reduce(shown)
         if crossed.any():
-            self.decided[self.open[crossed]] = self.rounds
-            left = ~crossed
-            self.open, self.S, self.earned = self.open[left], self.S[left], self.earned[left]
-            self.windows = [start[left] for start in self.windows]
-
-    def _mixture(self, S: Array) -> Array:
-        return np.exp(np.minimum(S.reshape(len(S), -1), LARGEST_EXPONENT)) @ self.bets.prior
+            self.decided[self.going_on[crossed]] = self.rounds
+            self.going_on = self.going_on[~crossed]
+            for metric in self.metrics:
+                metric.keep(~crossed)
 
 
-def block_ends(before: int, longest: int) -> Iterator[tuple[int, bool]]:
-    """The last round of each block after the first rounds, and whether windows are looked at.
+def block_ends(before: int, longest: int, blocks: int) -> Iterator[tuple[int, bool]]:
+    """The last round of each block after the first rounds, and whether it is one of `POINTS`.
 
-    >>> [end for end, _ in block_ends(2**16, 67_000)]
-    [65698, 65860, 66022, 66187, 66352, 66517, 66682, 66847, 67000]
+    A block never goes beyond the start of a window.
+
+    >>> list(block_ends(510, 530, 2))
+    [(511, False), (518, False), (525, False), (530, False)]
     """
     first = int(np.searchsorted(POINTS, before, side="right"))
-    starts = [2**j - 1 for j in range(before.bit_length(), LARGEST_COUNT.bit_length())]
-    for low, high in pairwise([int(POINTS[first - 1]), *POINTS[first:].tolist()]):
-        inner: Integers = np.linspace(low, high, BLOCKS_PER_POINT + 1)[1:].astype(np.int64)
+    starts = [2**j - 1 for j in range(1, LARGEST_COUNT.bit_length())]
+    for low, high in pairwise([int(POINTS[first - 1]) if first else 0, *POINTS[first:].tolist()]):
+        inner: Integers = np.linspace(low, high, blocks + 1)[1:].astype(np.int64)
         ends = {*inner.tolist(), *(start for start in starts if low < start < high)}
-        for end in sorted(ends):
+        for end in sorted(ends - {low}):
             if before < min(end, longest):
                 yield min(end, longest), end == high <= longest
             if end >= longest:

@@ -2,7 +2,7 @@
 
 No valid test of a fixed policy needs fewer rounds on average than log(1/δ) divided by KLinf, even
 if it knows the game (half of the logs may be sooner). KLinf is the smallest divergence, per round,
-of the rewards from rewards for which the policy earns no more than production.
+of the rewards from rewards for which the policy earns no more than production, or a baseline.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ BISECTIONS = 60  # of log θ between these ends: its last digits
 LARGEST_LOG = 60.0
 
 
-def least_divergence(policies: Array, behavior: Array, means: Array) -> Array:
-    """KLinf of policies (n, K): min Σ_a q(a) kl(r(a), r'(a)) over r' with ⟨π − q, r'⟩ ≤ 0.
+def least_divergence(
+    policies: Array, behavior: Array, means: Array, baseline: Array | None = None
+) -> Array:
+    """KLinf of policies (n, K): min Σ_a q(a) kl(r(a), r'(a)) over r' with ⟨π − π₀, r'⟩ ≤ 0.
 
-    0 where the policy earns no more than production. The minimum is where, for some θ ≥ 0,
-    r' − r + θ v r' (1 − r') = 0 with v = π/q − 1; ⟨q v, r'⟩ falls in θ, which is bisected.
+    π₀ is a baseline, or production. It is 0 where the policy earns no more than π₀. The minimum is
+    where, for some θ ≥ 0, r' − r + θ v r' (1 − r') = 0 with v = (π − π₀)/q; ⟨q v, r'⟩ falls in θ,
+    which is bisected.
     """
-    v = policies / behavior - 1.0
+    v = policies / behavior - (1.0 if baseline is None else baseline / behavior)
     better = (v * behavior) @ means > 0.0
     low, high = np.full(len(v), -LARGEST_LOG), np.full(len(v), LARGEST_LOG)
     for _ in range(BISECTIONS):
