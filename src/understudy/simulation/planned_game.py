@@ -33,8 +33,9 @@ class PlannedGuardrail(Checked):
 
     >>> import understudy as us
     >>> latency = us.Guardrail("latency_ms", low=0, high=2000, better="lower", margin=20)
-    >>> us.PlannedGuardrail(latency, mean=120, deviation=80).unit_outcomes
-    (0.9, 0.98)
+    >>> planned = us.PlannedGuardrail(latency, mean=120, deviation=80)
+    >>> [round(outcome, 3) for outcome in planned.unit_outcomes]
+    [0.9, 0.98]
     """
 
     guardrail: Guardrail
@@ -43,11 +44,11 @@ class PlannedGuardrail(Checked):
     effect: float = 0.0
     CONSTRAINTS: ClassVar = {
         "guardrail": having("pass a us.Guardrail", "unit", "unit_margin"),
-        "mean": number(-1e300, 1e300, "pass the mean of the metric under production"),
+        "mean": number(-math.inf, math.inf, "pass the mean of the metric under production"),
         "deviation": number(
-            0.0, 1e300, "pass the standard deviation of the metric under production"
+            0.0, math.inf, "pass the standard deviation of the metric under production"
         ).optional(),
-        "effect": number(-1e300, 1e300, "pass a change of the mean, such as 0"),
+        "effect": number(-math.inf, math.inf, "pass a change of the mean, such as 0"),
     }
 
     def __post_init__(self) -> None:

@@ -138,7 +138,12 @@ class Plan:
 
         They are scaled by the information limit, and not simulated.
         """
-        if self.exploration is None or self.limit is None or not self.stated:
+        if (
+            self.exploration is None
+            or self.limit is None
+            or not self.stated
+            or self.game.guardrails
+        ):
             return {}
         game, found = self.game, {}
         for share in MORE_EXPLORATION:
@@ -190,8 +195,7 @@ ROUNDING = 1e-9  # .9 × 10 is not above 9
 EXPLORATION = number(
     0.0,
     1.0,
-    "pass the share of rows in which production draws any action uniformly, such as 0.1; without "
-    "exploration a log shows one action only",
+    "pass a share of rows such as 0.1 (without exploration a log shows one action only)",
     above=True,
 )
 MEAN_REWARD = number(0.0, 1.0, "pass the mean reward of production, such as a click rate of 0.02")
@@ -273,11 +277,11 @@ def plan(
         progress: True for a bar, or a function that is called with the number of runs just decided.
 
     >>> import understudy as us
-    >>> plan = us.plan(2, traffic=1000, exploration=0.5, reward=0.1, gain=0.05, runs=50)
-    >>> plan.median <= plan.ninety, plan.median_days == plan.median / 1000
-    (True, True)
+    >>> plan = us.plan(2, traffic=400, exploration=0.5, reward=0.1, gain=0.05)
+    >>> plan.median_days == plan.median / 400
+    True
     >>> plan
-    About ... days for a 50 % chance of a verdict, ... days for 90 %.
+    About 2... days for a 50 % chance of a verdict, 6... days for 90 %.
     """
     q = _production(actions, production, exploration)
     baseline = None if against == PRODUCTION else read_only(np.eye(len(q))[int(np.argmax(q))])
@@ -322,6 +326,9 @@ def _production(actions: int | None, production: Any, exploration: float | None)
         if actions not in {None, len(production)}:
             reason = f"production has {len(production)} probabilities"
             raise InvalidArgument("actions", actions, reason, "leave it out")
+        if np.max(production) == 1.0:
+            reason = "production plays one action only, so no log shows what another one earns"
+            raise InvalidArgument("production", np.asarray(production).tolist(), reason, EXPLORE)
         return np.asarray(production)
     if actions is None:
         raise InvalidArgument(
@@ -355,7 +362,7 @@ def _one_better(
         raise InvalidArgument("best", best, reason, f"pass an index of at most {len(q) - 1}")
     if q[best] == 0.0:
         reason = "production never plays it, so no log can show what it earns"
-        raise InvalidArgument("best", best, reason, "explore: play it in some of the rows")
+        raise InvalidArgument("best", best, reason, EXPLORE)
     if (q if against is None else against)[best] == 1.0:
         reason = "production plays it already, and it has no gain over itself"
         raise InvalidArgument("best", best, reason, "name another action")
@@ -424,16 +431,16 @@ def _longest(target: Array | Learner[Any], longest: int | None) -> int:
     return longest or horizon
 
 
+EXPLORE = "let production explore: play every action in some of the rows"
 NO_GAIN = 1e-12  # rounding
 
 
 def _refuse_hopeless(game: PlannedGame, *, own_policy: bool) -> None:
     """Raise `InvalidArgument` if no number of rows can show a gain and keep all guardrails."""
     target, fixed = game.target, isinstance(game.target, np.ndarray)
-    explore = "let production explore: play every action in some of the rows"
     if fixed and (hidden := (target > 0.0) & (game.behavior == 0.0)).any():  # type: ignore[operator] # fixed
         reason = f"production never plays its action {int(np.argmax(hidden))}, so no log shows it"
-        raise InvalidArgument("policy", target.tolist(), reason, explore)  # type: ignore[union-attr]
+        raise InvalidArgument("policy", target.tolist(), reason, EXPLORE)  # type: ignore[union-attr]
     if game.gain <= NO_GAIN:
         most, other = (
             written(float(x))
@@ -444,7 +451,7 @@ def _refuse_hopeless(game: PlannedGame, *, own_policy: bool) -> None:
             reason = f"it earns {most} a row, and {over} {other}: there is no gain"
             raise InvalidArgument("policy", target.tolist(), reason, "pass one that earns more")  # type: ignore[union-attr]
         reason = f"no action that production plays earns more than {over}, {other} a row"
-        raise InvalidArgument("means", game.means.tolist(), reason, f"pass others, or {explore}")
+        raise InvalidArgument("means", game.means.tolist(), reason, f"pass others, or {EXPLORE}")
     if game.guardrails and not fixed:
         reason = "the verdict about a learner with guardrails is not simulated"
         raise InvalidArgument("guardrails", [*game.guardrails], reason, "leave out the learner")

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from understudy.types import Integers, Log, kernel_view
 EXACT = 1 << 15  # rounds: some hundred runs take a second or two
 CHUNK = 1 << 13  # rounds at a time: their columns stay in the cache
 BLOCKS, BLOCKS_OF_GUARDRAILS = 8, 2  # between two points, which are 2 % apart
+DRAWN = 64  # blocks at once: one by one, calls would take most of the time
 # A stage of all runs takes so many times the rounds of the one before: few are played in vain.
 GROWTH = 1.3
 FIRST_STAGE = 256
@@ -246,30 +247,32 @@ class Blocks:
 
     def play(self, longest: int) -> Iterator[None]:
         """Play block after block, up to the longest number of rounds; yield after each."""
-        joint = len(self.metrics) > 1
-        for end, is_point in block_ends(
-            self.rounds, longest, BLOCKS_OF_GUARDRAILS if joint else BLOCKS
-        ):
-            for metric, counts in zip(self.metrics, self._draw(end - self.rounds), strict=True):
-                metric.play(self.rounds, counts)
-                if (end + 1) & end == 0:  # a window starts with the next round
-                    metric.start_window()
-            self.rounds = end
-            self._decide(is_point=is_point)
-            yield
-            if not len(self.going_on):
-                return
+        blocks = BLOCKS if len(self.metrics) == 1 else BLOCKS_OF_GUARDRAILS
+        ends = block_ends(self.rounds, longest, blocks)
+        while batch := list(islice(ends, DRAWN)):
+            rounds = np.diff([end for end, _ in batch], prepend=self.rounds)
+            drawn = self._draw(rounds)
+            for i, (end, is_point) in enumerate(batch):
+                for metric, counts in zip(self.metrics, drawn, strict=True):
+                    metric.play(self.rounds, counts[self.going_on, i])
+                    if (end + 1) & end == 0:  # a window starts with the next round
+                        metric.start_window()
+                self.rounds = end
+                self._decide(is_point=is_point)
+                yield
+                if not len(self.going_on):
+                    return
 
-    def _draw(self, rounds: int) -> list[Array]:
-        """Draw how often each outcome comes with each weight, per metric and run."""
-        found: list[list[Array]] = [[] for _ in self.metrics]
+    def _draw(self, rounds: Integers) -> list[Array]:
+        """Draw how often each outcome comes with each weight, per metric: (runs, blocks, kinds)."""
+        kinds = 2 * len(self.shares)
+        found = [np.zeros((len(self.decided), len(rounds), kinds)) for _ in self.metrics]
         for i in self.going_on:
-            generator = self.generators[i]
-            each = generator.multinomial(rounds, self.shares)
+            each = self.generators[i].multinomial(rounds, self.shares)
             for metric, own in zip(self.metrics, found, strict=True):
-                high = generator.binomial(each, metric.chance)
-                own.append(np.concatenate([each - high, high]))
-        return [np.array(own, dtype=np.float64) for own in found]
+                high = self.generators[i].binomial(each, metric.chance)
+                own[i] = np.concatenate([each - high, high], axis=1)
+        return found
 
     def _decide(self, *, is_point: bool) -> None:
         """Note the runs whose wealth is enough, since round 1 or in a window; go on with others.
@@ -296,7 +299,7 @@ def block_ends(before: int, longest: int, blocks: int) -> Iterator[tuple[int, bo
     A block never goes beyond the start of a window.
 
     >>> list(block_ends(510, 530, 2))
-    [(511, False), (518, False), (525, False), (530, False)]
+    [(511, False), (513, True), (518, False), (524, True), (529, False), (530, False)]
     """
     first = int(np.searchsorted(POINTS, before, side="right"))
     starts = [2**j - 1 for j in range(1, LARGEST_COUNT.bit_length())]

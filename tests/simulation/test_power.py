@@ -1,0 +1,213 @@
+"""Simulated decisions: those of certificates on the same logs, exactly, or in blocks by law."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import understudy as us
+from tests.support.strategies import Array
+from understudy.certificates import Evidence
+from understudy.simulation import power
+from understudy.simulation.game import RandomStreams, log_chunks
+from understudy.simulation.planned_game import PlannedGame
+from understudy.simulation.power import Blocks, PlannedRun, block_ends, decision_rounds, stages
+
+Integers = NDArray[np.int64]
+Q = np.array([0.5, 0.3, 0.2])
+MEANS = np.array([0.3, 0.4, 0.6])
+BEST = np.array([0.0, 0.0, 1.0])
+MIXED = np.array([0.1, 0.2, 0.7])
+ROUNDS = 600
+TARGETS: dict[str, Any] = {
+    "best": BEST,
+    "mixed": MIXED,
+    "Exp3-IX": us.exp3_ix(Q, horizon=ROUNDS),
+    "grid": us.prod_grid(Q, prior="behavior"),
+    "logged": us.exp3_ix(us.Logged(3), horizon=ROUNDS),
+}
+LATENCY = us.Guardrail("latency_ms", low=0.0, high=1000.0, better="lower", margin=100.0)
+ERRORS = us.Guardrail("error", low=0.0, high=1.0, better="lower", margin=0.1)
+GUARDRAILS = us.PlannedGuardrail(LATENCY, 200.0, 50.0), us.PlannedGuardrail(ERRORS, 0.02)
+
+
+def log_of(run: int, seed: int = 0) -> us.Log:
+    """The log that a simulation of the library draws in this run."""
+    game = us.Game(us.adversaries.stationary(MEANS), Q, ROUNDS)
+    (whole,) = log_chunks(game, RandomStreams(seed, run), size=ROUNDS, all_rewards=False)
+    return whole.log
+
+
+def play(game: PlannedGame, **options: Any) -> tuple[Array, int]:
+    chosen = {"runs": 12, "enough": 12, "seed": 0, "longest": ROUNDS, "jobs": 1, **options}
+    return decision_rounds(game, 0.95, **chosen)
+
+
+@pytest.mark.parametrize("against", [None, 0])
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_decision_is_that_of_certify_on_the_same_log(name: str, against: int | None) -> None:
+    target = TARGETS[name]
+    baseline = None if against is None else np.eye(3)[against]
+    found, played = play(PlannedGame(Q, MEANS, target, baseline))
+    assert played == ROUNDS or np.isfinite(found).all()
+    assert np.isfinite(found).sum() > 3
+    for run, round_ in enumerate(found):
+        log = log_of(run)
+        policy: Any = target
+        if not isinstance(target, np.ndarray):
+            shown = log if name == "logged" else us.Log(log.actions, log.rewards)
+            policy = target.replay(target.init(), shown)[1]
+        plain = us.Log(log.actions, log.rewards)
+        over = None if baseline is None else us.FixedPolicy(baseline)
+        certified = us.certify(plain, policy, behavior=Q, against=over)
+        assert (certified.promoted_at or math.inf) == round_
+
+
+@pytest.mark.parametrize("name", ["mixed", "Exp3-IX"])
+def test_decisions_do_not_depend_on_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = PlannedGame(Q, MEANS, TARGETS[name])
+    found, _ = play(game)
+    monkeypatch.setattr(power, "CHUNK", 7)
+    monkeypatch.setattr(power, "TASKS", 3)
+    monkeypatch.setattr(power, "FIRST_STAGE", 100)
+    again, _ = play(game, jobs=2)
+    assert again.tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("guardrails", [(), GUARDRAILS])
+def test_a_run_is_a_function_of_seed_and_number(guardrails: Any) -> None:
+    game = PlannedGame(Q, MEANS - 0.2, BEST, None, guardrails)
+    found, _ = play(game, exact=100, longest=5_000)
+    fewer, _ = play(game, exact=100, longest=5_000, runs=5, enough=5)
+    assert fewer.tolist() == found[:5].tolist()
+    assert play(game, exact=100, longest=5_000)[0].tolist() == found.tolist()
+    assert play(game, exact=100, longest=5_000, seed=1)[0].tolist() != found.tolist()
+
+
+def test_runs_end_when_enough_are_decided() -> None:
+    reported: list[int] = []
+    game = PlannedGame(Q, MEANS, BEST)
+    found, played = play(game, enough=6, exact=64, longest=10**6, report=reported.append)
+    assert 6 <= np.isfinite(found).sum() == sum(reported)
+    assert np.max(found, where=np.isfinite(found), initial=0.0) <= played < 10**6
+    assert played < np.sort(play(game, longest=10**6)[0])[6]
+
+
+class Replayed:
+    """A generator that gives, for blocks of one round each, the rounds of a log."""
+
+    def __init__(self, group: Integers, outcomes: list[Integers]) -> None:
+        self.group, self.outcomes, self.at, self.metric = group, outcomes, 0, 0
+
+    def multinomial(self, rounds: Integers, shares: Array) -> Integers:
+        assert (rounds == 1).all()
+        rows = slice(self.at, self.at + len(rounds))
+        self.drawn, self.metric = rows, 0
+        self.at = rows.stop
+        return np.asarray(np.eye(len(shares), dtype=np.int64)[self.group[rows]])
+
+    def binomial(self, counts: Integers, _chance: Array) -> Integers:
+        own = self.outcomes[self.metric][self.drawn]
+        self.metric += 1
+        return np.asarray(counts * own[:, np.newaxis])
+
+
+def test_blocks_of_one_round_decide_as_the_joint_certificate() -> None:
+    """With guardrails, on the same log: at the points, in any window, for all of them together."""
+    means, policy = np.array([0.05, 0.9]), np.array([0.0, 1.0])
+    q, n, decided = np.array([0.5, 0.5]), 98, []
+    latency = us.Guardrail("latency_ms", low=0.0, high=1000.0, better="lower", margin=500.0)
+    errors = us.Guardrail("error", low=0.0, high=1.0, better="lower", margin=0.6)
+    planned = us.PlannedGuardrail(latency, 200.0, 50.0), us.PlannedGuardrail(errors, 0.02)
+    game = PlannedGame(q, means, policy, None, planned)
+    bets = [one.bets for one in game.certificates(0.9)]
+    rng = np.random.default_rng(0)
+    for run in range(12):
+        actions = rng.integers(2, size=n)
+        high = [(rng.random(n) < one.chance[actions]).astype(int) for one in game.metrics]
+        one = PlannedRun(game, bets[0], RandomStreams(0, run))
+        blocks = Blocks(game, bets, [one])
+        assert game.differences.tolist() == [-1.0, 1.0]  # the groups are the actions
+        blocks.generators = [Replayed(actions, high)]  # type: ignore[list-item] # a generator
+        for _ in blocks.play(n):
+            pass
+        joint = us.JointCertificate.begin(us.Certificate(q, 0.9), [latency, errors])
+        values = np.stack(
+            [np.where(h, m.high, m.low) for h, m in zip(high[1:], game.metrics[1:], strict=True)], 1
+        )
+        log = us.Log(actions, high[0].astype(float))
+        joint = joint.advance(log, policy[actions], 2.0, values)
+        decided.append(joint.crossed)
+        assert blocks.decided.tolist() == [joint.crossed or math.inf]
+    assert len(set(decided)) > 3
+    assert max(decided) > 0
+
+
+def test_blocks_of_one_round_have_the_wealth_of_the_certificate() -> None:
+    """Also against an action, and after exact rounds: sums and windows go on."""
+    game = PlannedGame(Q, MEANS, MIXED, np.eye(3)[0])
+    (certificate,) = game.certificates(0.999999)
+    log, run = log_of(3), PlannedRun(game, certificate.bets, RandomStreams(0, 3))
+    run.advance(40)
+    blocks = Blocks(game, [run.bets], [run])
+    y, group = np.unique(game.differences, return_inverse=True)
+    assert len(y) == 3
+    later = log[40:300]
+    blocks.generators = [Replayed(group[later.actions], [later.rewards.astype(int)])]  # type: ignore[list-item] # as above
+    for _ in blocks.play(300):
+        pass
+    whole = certificate.observe(us.Log(log.actions, log.rewards)[:300], us.FixedPolicy(MIXED))
+    assert isinstance(whole.evidence, Evidence)
+    S = whole.evidence.log_wealths()[whole.bets.place(2)]  # of the gain
+    np.testing.assert_allclose(blocks.metrics[0].S.ravel(), S, rtol=1e-9, atol=1e-12)
+    for mine, theirs in zip(blocks.metrics[0].windows, whole.evidence.windows, strict=True):
+        np.testing.assert_allclose(mine.ravel(), theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.large
+def test_blocks_decide_as_late_as_single_rounds() -> None:
+    """Quartiles of 1 000 runs each, of two seeds: four standard errors are about 20 %."""
+    game = PlannedGame(np.array([0.8, 0.2]), np.array([0.5, 0.58]), np.array([0.0, 1.0]))
+    options: dict[str, Any] = {"runs": 1_000, "enough": 800, "longest": 10**6, "jobs": 2}
+    exact, _ = play(game, exact=10**6, **options)
+    blocks, _ = play(game, exact=64, **{**options, "seed": 1})
+    for share in (0.25, 0.5, 0.75):
+        ratio = np.quantile(blocks, share, method="lower") / np.quantile(
+            exact, share, method="lower"
+        )
+        assert 0.8 < ratio < 1.2
+
+
+def test_blocks_end_at_points_and_before_windows() -> None:
+    ends = list(block_ends(0, 10_000, 4))
+    rounds = [end for end, _ in ends]
+    assert rounds == sorted(set(rounds))
+    assert rounds[:50] == list(range(1, 51))
+    assert rounds[-1] == 10_000
+    assert {2**j - 1 for j in range(1, 14)} <= set(rounds)
+    points = [1]
+    while points[-1] < 9_000:
+        points.append(max(points[-1] + 1, -(-points[-1] * 102 // 100)))
+    assert [end for end, is_point in ends if is_point and end <= 9_000] == points[:-1]
+    assert [end for end, _ in block_ends(500, 10_000, 4)] == [end for end in rounds if end > 500]
+
+
+def test_stages_grow_up_to_the_longest() -> None:
+    assert list(stages(0)) == []
+    assert list(stages(10)) == [10]
+    found = list(stages(1_000))
+    assert found == [256, 333, 433, 563, 732, 952, 1_000]
+
+
+def test_many_different_weights_are_not_in_blocks() -> None:
+    q = np.arange(1.0, 101.0)
+    q /= q.sum()
+    means = np.linspace(0.1, 0.9, 100)
+    game = PlannedGame(q, means, np.full(100, 0.01)[::-1] * 0.0 + means / means.sum())
+    found, played = play(game, runs=2, enough=2, exact=10, longest=300)
+    assert played == 300
+    assert len(found) == 2
