@@ -17,6 +17,8 @@ from understudy.errors import InvalidArgument
 
 __all__ = ["place", "understudy"]  # fixtures
 
+pytestmark = pytest.mark.large
+
 SMALL = ("--actions", "3", "--exploration", "0.5", "--reward", "0.2", "--gain", "0.1")
 QUICK = ("--runs", "30")
 

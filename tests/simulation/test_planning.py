@@ -15,6 +15,8 @@ from understudy.errors import InvalidArgument
 from understudy.simulation import plan_words
 from understudy.simulation.planned_game import PlannedGame
 
+pytestmark = pytest.mark.large
+
 EASY: dict[str, Any] = {"exploration": 0.5, "reward": 0.2, "gain": 0.1, "runs": 40}
 LATENCY = us.Guardrail("latency_ms", low=0.0, high=2000.0, better="lower", margin=20.0)
 QUALITY = us.Guardrail("quality", low=1.0, high=5.0, better="higher", margin=0.5)

@@ -116,56 +116,88 @@ class Replayed:
         return np.asarray(counts * own[:, np.newaxis])
 
 
-def test_blocks_of_one_round_decide_as_the_joint_certificate() -> None:
-    """With guardrails, on the same log: at the points, in any window, for all of them together."""
-    means, policy = np.array([0.05, 0.9]), np.array([0.0, 1.0])
-    q, n, decided = np.array([0.5, 0.5]), 98, []
-    latency = us.Guardrail("latency_ms", low=0.0, high=1000.0, better="lower", margin=500.0)
-    errors = us.Guardrail("error", low=0.0, high=1.0, better="lower", margin=0.6)
-    planned = us.PlannedGuardrail(latency, 200.0, 50.0), us.PlannedGuardrail(errors, 0.02)
-    game = PlannedGame(q, means, policy, None, planned)
+def play_log(blocks: Blocks, group: Integers, outcomes: list[Integers]) -> None:
+    """Let one run go on with the rounds of a log, each a block of its own."""
+    blocks.generators = [Replayed(group, outcomes)]  # type: ignore[list-item] # a generator
+    for _ in blocks.play(blocks.rounds + len(group)):
+        pass
+
+
+@pytest.mark.parametrize("lost", [0, 80])
+def test_blocks_of_one_round_decide_as_the_joint_certificate(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With guardrails, on the same log: at the points, for all of them together, in any window.
+
+    In the first rounds that are `lost`, the policy earns less and breaks its guardrails.
+    """
+    monkeypatch.setattr(power, "BLOCKS_OF_GUARDRAILS", 8)  # then blocks have one round until 400
+    q, policy, n, decided = np.array([0.5, 0.5]), np.array([0.0, 1.0]), 390, []
+    latency = us.Guardrail("latency_ms", low=0.0, high=1000.0, better="lower", margin=100.0)
+    errors = us.Guardrail("error", low=0.0, high=1.0, better="lower", margin=0.5)
+    planned = us.PlannedGuardrail(latency, 200.0, 150.0), us.PlannedGuardrail(errors, 0.02)
+    game = PlannedGame(q, np.array([0.05, 0.9]), policy, None, planned)
+    assert game.differences.tolist() == [-1.0, 1.0]  # the groups are the actions
     bets = [one.bets for one in game.certificates(0.9)]
-    rng = np.random.default_rng(0)
     for run in range(12):
+        rng = np.random.default_rng(run)
         actions = rng.integers(2, size=n)
         high = [(rng.random(n) < one.chance[actions]).astype(int) for one in game.metrics]
-        one = PlannedRun(game, bets[0], RandomStreams(0, run))
-        blocks = Blocks(game, bets, [one])
-        assert game.differences.tolist() == [-1.0, 1.0]  # the groups are the actions
-        blocks.generators = [Replayed(actions, high)]  # type: ignore[list-item] # a generator
-        for _ in blocks.play(n):
-            pass
+        for one in high:
+            one[:lost] = 1 - actions[:lost]
+        blocks = Blocks(game, bets, [PlannedRun(game, bets[0], RandomStreams(0, run))])
+        play_log(blocks, actions, high)
         joint = us.JointCertificate.begin(us.Certificate(q, 0.9), [latency, errors])
-        values = np.stack(
-            [np.where(h, m.high, m.low) for h, m in zip(high[1:], game.metrics[1:], strict=True)], 1
-        )
+        pairs = zip(high[1:], game.metrics[1:], strict=True)
+        values = np.stack([np.where(h, m.high, m.low) for h, m in pairs], 1)
         log = us.Log(actions, high[0].astype(float))
         joint = joint.advance(log, policy[actions], 2.0, values)
         decided.append(joint.crossed)
         assert blocks.decided.tolist() == [joint.crossed or math.inf]
     assert len(set(decided)) > 3
-    assert max(decided) > 0
+    assert 0 < max(decided) < n
 
 
-def test_blocks_of_one_round_have_the_wealth_of_the_certificate() -> None:
-    """Also against an action, and after exact rounds: sums and windows go on."""
-    game = PlannedGame(Q, MEANS, MIXED, np.eye(3)[0])
+@pytest.mark.parametrize(("target", "against"), [(MIXED, 0), (BEST, 0), (BEST, None), (MIXED, 1)])
+def test_blocks_of_one_round_have_the_wealth_of_certificates(
+    target: Array, against: int | None
+) -> None:
+    """After exact rounds, too: sums, windows and centers go on, also where centers are capped."""
+    baseline = None if against is None else np.eye(3)[against]
+    game = PlannedGame(Q, MEANS, target, baseline)
     (certificate,) = game.certificates(0.999999)
-    log, run = log_of(3), PlannedRun(game, certificate.bets, RandomStreams(0, 3))
-    run.advance(40)
+    rng, n = np.random.default_rng(0), 300
+    actions = rng.choice(3, size=n, p=Q)
+    log = us.Log(actions, (rng.random(n) < 0.9).astype(float))
+    begun = certificate.observe(log[:40], us.FixedPolicy(target))
+    run = PlannedRun(game, certificate.bets, RandomStreams(0, 0))
+    run.bets, run.evidence = certificate.bets, begun.evidence  # type: ignore[assignment] # of rules 2
     blocks = Blocks(game, [run.bets], [run])
-    y, group = np.unique(game.differences, return_inverse=True)
-    assert len(y) == 3
-    later = log[40:300]
-    blocks.generators = [Replayed(group[later.actions], [later.rewards.astype(int)])]  # type: ignore[list-item] # as above
-    for _ in blocks.play(300):
-        pass
-    whole = certificate.observe(us.Log(log.actions, log.rewards)[:300], us.FixedPolicy(MIXED))
+    group = np.unique(game.differences, return_inverse=True)[1]
+    play_log(blocks, group[actions[40:]], [log.rewards[40:].astype(int)])
+    whole = certificate.observe(log, us.FixedPolicy(target))
     assert isinstance(whole.evidence, Evidence)
-    S = whole.evidence.log_wealths()[whole.bets.place(2)]  # of the gain
-    np.testing.assert_allclose(blocks.metrics[0].S.ravel(), S, rtol=1e-9, atol=1e-12)
-    for mine, theirs in zip(blocks.metrics[0].windows, whole.evidence.windows, strict=True):
+    (metric,), S = blocks.metrics, whole.evidence.log_wealths()[whole.bets.place(2)]  # of the gain
+    np.testing.assert_allclose(metric.S.ravel(), S, rtol=1e-9, atol=1e-12)
+    for mine, theirs in zip(metric.windows, whole.evidence.windows, strict=True):
         np.testing.assert_allclose(mine.ravel(), theirs, rtol=1e-9, atol=1e-12)
+    assert metric.earned.tolist() == [float(log.rewards.sum())]
+
+
+def test_guardrails_have_centers_of_their_own() -> None:
+    """The wealth of a metric with outcomes between 0 and 1 is that of its certificate."""
+    game = PlannedGame(Q, MEANS, BEST, None, GUARDRAILS)
+    certificates = game.certificates(0.95)
+    rng, n = np.random.default_rng(1), 90
+    actions, metric = rng.choice(3, size=n, p=Q), game.metrics[1]
+    high = [rng.integers(2, size=n) for _ in game.metrics]
+    bets = [one.bets for one in certificates]
+    blocks = Blocks(game, bets, [PlannedRun(game, bets[0], RandomStreams(0, 0))])
+    play_log(blocks, np.unique(game.differences, return_inverse=True)[1][actions], high)
+    values = np.where(high[1], metric.high, metric.low)
+    evidence = certificates[1].observe(us.Log(actions, values), us.FixedPolicy(BEST)).evidence
+    S = evidence.log_wealths()[bets[1].place(2)]
+    np.testing.assert_allclose(blocks.metrics[1].S.ravel(), S, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.large

@@ -52,3 +52,12 @@ def test_extreme_rewards_and_policies_have_a_limit() -> None:
         assert 0.0 < least_divergence(np.array([policy]), q, r)[0] < 1e-3
     one = least_divergence(np.array([[1.0, 0.0]]), np.array([0.5, 0.5]), np.array([1.0, 0.0]))
     assert one[0] == pytest.approx(math.log(2.0))  # both pay in half of the rounds
+
+
+def test_a_baseline_takes_the_place_of_production() -> None:
+    """With two actions, a gain over either means that the second one earns more."""
+    q, r, second = np.array([0.7, 0.3]), np.array([0.4, 0.5]), np.array([[0.0, 1.0]])
+    (over_production,) = least_divergence(second, q, r)
+    assert least_divergence(second, q, r, q)[0] == pytest.approx(over_production)
+    assert least_divergence(second, q, r, np.array([1.0, 0.0]))[0] == pytest.approx(over_production)
+    assert least_divergence(second, q, r, np.array([0.0, 1.0])).tolist() == [0.0]

@@ -54,6 +54,8 @@ def hints(plan: Plan) -> list[str]:
             f"Even a test that knows all mean rewards needs about {time_of(plan, plan.limit)} on "
             "average (the information limit)."
         )
+    if math.isinf(plan.ninety):
+        found.append(f"No more than {rough_count(plan.longest)} rows were simulated (`longest`).")
     shorter = [
         f"about {time_of(plan, rounds)} with {percent(share)}"
         for share, rounds in plan.sooner.items()
