@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 import understudy as us
 from tests.support.command_line import Place, Run, place, understudy
+from tests.support.paths import DOCS
 from understudy.cli.plan import parse_guardrail, parse_numbers, read_rows
 from understudy.errors import InvalidArgument
 
@@ -158,6 +161,22 @@ def test_bad_input_ends_with_one_line(place: Place, arguments: tuple[str, ...], 
     assert name in said.error
     assert not said.out
     assert place.files() == before
+
+
+def test_the_page_about_plans_runs(
+    understudy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    page = (DOCS / "plan.md").read_text(encoding="utf-8")
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
+        if language == "python":
+            exec(compile(block, "plan.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            assert understudy(*shlex.split(line)[1:]).returncode == 0
+    assert names["guarded"].median > 0.0
+    assert (tmp_path / "planned" / "power.png").exists()
 
 
 def test_the_help_shows_an_example_that_runs(understudy: Run) -> None:

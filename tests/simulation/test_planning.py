@@ -70,9 +70,9 @@ def test_the_game_has_the_gain_that_matters(against: str) -> None:
 def test_exploration_is_uniform_beside_one_incumbent() -> None:
     plan = us.plan(4, exploration=0.2, reward=0.1, gain=0.1, runs=2, longest=10)
     assert plan.game.behavior.tolist() == pytest.approx([0.85, 0.05, 0.05, 0.05])
-    assert plan.game.best == 1
-    last = us.plan(4, exploration=0.2, reward=0.1, gain=0.1, best=3, runs=2, longest=10)
-    assert last.game.best == 3
+    assert plan.game.best == 3  # the last of those that are played least
+    second = us.plan(4, exploration=0.2, reward=0.1, gain=0.1, best=1, runs=2, longest=10)
+    assert second.game.best == 1
 
 
 def test_means_and_policies_are_played_as_given() -> None:
@@ -125,7 +125,7 @@ def test_every_assumption_is_said(easy: us.Plan) -> None:
     said = plan_words.assumptions(easy)
     assert all(one.startswith("Assumes that ") and one.endswith(".") for one in said)
     text = " ".join(said)
-    for part in ("66.7 %", "16.7 %", "+0.1 a row more than production", "action 1", "95 %"):
+    for part in ("66.7 %", "16.7 %", "+0.1 a row more than production", "action 2", "95 %"):
         assert part in text
     learner = us.plan(2, learner="prod-grid", **{**EASY, "runs": 3})
     assert any("a learner while it learns" in one for one in plan_words.assumptions(learner))

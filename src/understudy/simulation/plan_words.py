@@ -89,9 +89,11 @@ MOST_NAMED = 6  # actions whose shares and rewards fit into a sentence
 
 def _shares(plan: Plan) -> str:
     q, K = plan.game.behavior, len(plan.game.behavior)
-    if plan.exploration is not None:
+    if plan.exploration is not None and plan.exploration < 1.0:
         each = f"each of the other {K - 1} actions" if K > 2 else "the other one"  # noqa: PLR2004
         return f"one action in {_percent(q[0])} of the rows, and {each} in {_percent(q[1])}"
+    if np.ptp(q) == 0.0:
+        return f"each of its {K} actions in {_percent(q[0])} of the rows"
     return f"its {K} actions in {_listed(q)} of the rows"
 
 

@@ -260,7 +260,7 @@ def plan(
             uniformly; in all others it plays action 0, its incumbent.
         reward: the mean reward of production, and of every action but the best one.
         gain: the smallest gain that matters, of the best action.
-        best: the action that is better; left out: the first of those that production plays least.
+        best: the action that is better; left out: the last of those that production plays least.
         against: 'production': the gain, and the verdict, is over production's mixture of actions.
             'action': it is over production's most frequent action.
         means: the mean reward of each action, instead of `reward`, `gain` and `best`.
@@ -356,7 +356,8 @@ def _one_better(
     assert reward is not None
     assert gain is not None
     if best is None:
-        best = int(np.argmin(np.where(q > 0.0, q, math.inf)))
+        least = np.where(q > 0.0, q, math.inf)
+        best = int(np.flatnonzero(least == least.min())[-1])
     if best >= len(q):
         reason = f"there are {len(q)} actions, counted from 0"
         raise InvalidArgument("best", best, reason, f"pass an index of at most {len(q) - 1}")
