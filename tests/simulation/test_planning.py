@@ -206,7 +206,7 @@ HOPELESS: list[tuple[dict[str, Any], str, str]] = [
     ({"exploration": 0.5, "reward": 0.1, "gain": 0.1}, "actions", "how many"),
     ({"actions": 3, "production": [0.5, 0.5], "exploration": 0.5}, "exploration", "twice"),
     ({"actions": 3, **MEANS}, "actions", "2 probabilities"),
-    ({"actions": 2, "exploration": 0.0, "reward": 0.1, "gain": 0.1}, "exploration", "above 0"),
+    ({"actions": 2, "exploration": 0.0, "reward": 0.1, "gain": 0.1}, "exploration", "at least"),
     ({"production": [1.0, 0.0], "reward": 0.1, "gain": 0.1}, "production", "one action only"),
     ({"actions": 2, "exploration": 0.5, "gain": 0.1}, "reward", "not known"),
     ({"actions": 2, "exploration": 0.5, "reward": 0.1}, "gain", "not known"),

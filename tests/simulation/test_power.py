@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -15,7 +16,14 @@ from understudy.certificates import Evidence
 from understudy.simulation import power
 from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.simulation.planned_game import PlannedGame
-from understudy.simulation.power import Blocks, PlannedRun, block_ends, decision_rounds, stages
+from understudy.simulation.power import (
+    Blocks,
+    PlannedRun,
+    block_ends,
+    can_be_in_blocks,
+    decision_rounds,
+    stages,
+)
 
 Integers = NDArray[np.int64]
 Q = np.array([0.5, 0.3, 0.2])
@@ -239,7 +247,9 @@ def test_many_different_weights_are_not_in_blocks() -> None:
     q = np.arange(1.0, 101.0)
     q /= q.sum()
     means = np.linspace(0.1, 0.9, 100)
-    game = PlannedGame(q, means, np.full(100, 0.01)[::-1] * 0.0 + means / means.sum())
+    game = PlannedGame(q, means, means / means.sum())
+    assert not can_be_in_blocks(game)
+    assert can_be_in_blocks(dataclasses.replace(game, guardrails=GUARDRAILS))
     found, played = play(game, runs=2, enough=2, exact=10, longest=300)
     assert played == 300
     assert len(found) == 2

@@ -240,7 +240,7 @@ def show(found: Plan, console: Console) -> None:
     if table.row_count:
         console.print(table)
     for sentence in (*plan_words.hints(found), *plan_words.assumptions(found)):
-        console.print(sentence, style="dim", highlight=False)
+        console.print(sentence, style="dim", highlight=False, markup=False)
 
 
 def as_dict(found: Plan) -> dict[str, Any]:

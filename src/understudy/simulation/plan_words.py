@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.formatting import FEW_DIGITS, gain, number, percent, rough_count
+from understudy.formatting import FEW_DIGITS, gain, named, number, percent, rough_count
 
 if TYPE_CHECKING:
     from understudy.simulation.planned_game import PlannedGuardrail
@@ -84,6 +84,7 @@ def assumptions(plan: Plan) -> list[str]:
     ]
 
 
+LONGEST_NAME = 60  # characters of a metric
 MOST_NAMED = 6  # actions whose shares and rewards fit into a sentence
 
 
@@ -136,9 +137,10 @@ def _guardrail(planned: PlannedGuardrail) -> str:
     effect = "does not change it"
     if planned.effect:
         effect = f"changes it by {gain(planned.effect)}"
+    name = named(one.name, LONGEST_NAME)
     worse = "above" if one.better == "lower" else "below"
     return (
-        f"the mean of {one.name} is {number(planned.mean)}{spread}, the policy {effect}, and "
+        f"the mean of {name} is {number(planned.mean)}{spread}, the policy {effect}, and "
         f"{number(one.margin)} {worse} that is still harmless"
     )
 

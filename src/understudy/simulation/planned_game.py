@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from understudy import kernels
+from understudy.behaviors import cdf
 from understudy.certificates import Certificate, Guardrail, JointCertificate
 from understudy.certificates.joint import LOWER
 from understudy.certificates.targets import ratio_of_policy
 from understudy.constraints import Array, Checked, having, number
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
+from understudy.types import kernel_view
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,12 @@ class PlannedGame:
     against: Array | None = None
     guardrails: tuple[PlannedGuardrail, ...] = ()
 
+    @cached_property
+    def drawn(self) -> tuple[Array, Array, Array]:
+        """What actions and rewards are drawn with, by `kernels.games.draw_log`."""
+        edges = kernel_view(cdf(self.behavior))
+        return edges, kernels.games.guide_table(edges), kernel_view(self.means)
+
     @property
     def baseline(self) -> Array:
         """The policy that the gain is over."""
@@ -159,14 +169,18 @@ class PlannedGame:
         joint = JointCertificate.begin(goal, [one.guardrail for one in self.guardrails])
         return [joint.goal, *joint.guardrails]  # type: ignore[list-item] # as the goal
 
+    @cached_property
+    def largest_ratio(self) -> float:
+        """W, the largest weight of a fixed policy."""
+        assert isinstance(self.target, np.ndarray)
+        return ratio_of_policy(self.target, self.behavior)
+
     @property
     def largest_difference(self) -> float:
         """D, the largest weight of a fixed policy less that of the baseline, as bets know it."""
-        assert isinstance(self.target, np.ndarray)
-        W = ratio_of_policy(self.target, self.behavior)
-        return W - 1.0 if self.against is None else W
+        return self.largest_ratio - 1.0 if self.against is None else self.largest_ratio
 
-    @property
+    @cached_property
     def differences(self) -> Array:
         """(π(a) − π₀(a))/q(a) of a fixed policy, 0 where production never plays."""
         played = self.behavior > 0.0

@@ -18,7 +18,6 @@ from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import (
     COUNT,
     HORIZON,
-    N_ACTIONS,
     POSITIVE,
     PROBABILITIES,
     SEED,
@@ -39,7 +38,7 @@ from understudy.simulation import plan_words
 from understudy.simulation.adversaries import stationary
 from understudy.simulation.game import Game, check_player
 from understudy.simulation.planned_game import PlannedGame, PlannedGuardrail
-from understudy.simulation.power import decision_rounds
+from understudy.simulation.power import can_be_in_blocks, decision_rounds
 from understudy.simulation.simulate import PROGRESS, Progress, reporter
 from understudy.theory.information import least_divergence
 from understudy.types import read_only
@@ -52,8 +51,8 @@ PRODUCTION, ACTION = "production", "action"  # what the gain is measured against
 NAMED_LEARNERS = ("prod-grid", "exp3-ix")
 # Rounds: a company with a million rows a day would wait for 27 years.
 LONGEST = 10**10
-# Of a learner, each round of which is simulated: all runs take some ten seconds.
-LONGEST_LEARNING = 2**17
+# Of a learner, or of a policy with very many weights: all runs take some ten seconds.
+LONGEST_ROUND_BY_ROUND = 2**17
 RUNS = 400  # the standard error of the median is about 3 %
 MORE_EXPLORATION = (0.2, 0.5, 1.0)  # shares to compare with
 
@@ -192,11 +191,10 @@ GUARDRAILS = Constraint(
 )
 POWER = number(0.0, 1.0, "pass a chance between 0 and 1, such as 0.9", above=True)
 ROUNDING = 1e-9  # .9 × 10 is not above 9
+MOST_ACTIONS = 10**6  # all of them fit into megabytes
+ACTIONS = integer(2, f"pass the number of actions, at most {MOST_ACTIONS}", MOST_ACTIONS)
 EXPLORATION = number(
-    0.0,
-    1.0,
-    "pass a share of rows such as 0.1 (without exploration a log shows one action only)",
-    above=True,
+    1e-12, 1.0, "pass a share of rows such as 0.1 (without exploration a log shows one action only)"
 )
 MEAN_REWARD = number(0.0, 1.0, "pass the mean reward of production, such as a click rate of 0.02")
 GAIN_THAT_MATTERS = number(
@@ -206,7 +204,7 @@ MEANS = array("pass the mean reward of each action, in [0, 1]", low=0.0, high=1.
 
 
 @constrained(
-    actions=N_ACTIONS.optional(),
+    actions=ACTIONS.optional(),
     traffic=POSITIVE.optional(),
     production=PROBABILITIES.optional(),
     exploration=EXPLORATION.optional(),
@@ -284,7 +282,7 @@ def plan(
     About ... days for a 50 % chance of a verdict, ... days for 90 %.
     """
     q = _production(actions, production, exploration)
-    baseline = None if against == PRODUCTION else read_only(np.eye(len(q))[int(np.argmax(q))])
+    baseline = None if against == PRODUCTION else _always(int(np.argmax(q)), len(q))
     if means is not None:
         _refuse_beside("means", {"reward": reward, "gain": gain, "best": best})
         r: Array = np.asarray(means)
@@ -302,7 +300,7 @@ def plan(
             runs=runs,
             enough=enough,
             seed=seed,
-            longest=_longest(target, longest),
+            longest=_longest(game, longest),
             report=report,
         )
     decisions = read_only(np.sort(found))
@@ -336,6 +334,13 @@ def _production(actions: int | None, production: Any, exploration: float | None)
         )
     assert exploration is not None  # as seen above
     return _exploring(actions, exploration)
+
+
+def _always(action: int, actions: int) -> Array:
+    """The policy that always plays one action."""
+    policy = np.zeros(actions)
+    policy[action] = 1.0
+    return read_only(policy)
 
 
 def _exploring(actions: int, exploration: float) -> Array:
@@ -397,7 +402,7 @@ def _target(
         _check_length("policy", policy, len(q))
         return np.asarray(policy)
     if learner is None:
-        return read_only(np.eye(len(q))[PlannedGame(q, means, q).best])
+        return _always(PlannedGame(q, means, q).best, len(q))
     if isinstance(learner, str):
         return _named_learner(learner, q, horizon)
     if horizon is not None:
@@ -419,17 +424,13 @@ def _named_learner(name: str, q: Array, horizon: int | None) -> Learner[Any]:
     return prod_grid(q, prior="behavior")  # as `understudy learn` makes it
 
 
-def _longest(target: Array | Learner[Any], longest: int | None) -> int:
+def _longest(game: PlannedGame, longest: int | None) -> int:
     """The most rounds to simulate: a learner has its horizon."""
-    if isinstance(target, np.ndarray):
-        return longest or LONGEST
-    horizon: int | None = getattr(target, "horizon", None)  # a learner may be made without
-    if horizon is None:
-        return longest or LONGEST_LEARNING
-    if longest is not None and longest > horizon:
+    horizon: int | None = getattr(game.target, "horizon", None)  # a learner may be made without
+    if horizon is not None and longest is not None and longest > horizon:
         reason = f"the learner is made for {horizon} rounds"
         raise InvalidArgument("longest", longest, reason, "make it for more, or leave this out")
-    return longest or horizon
+    return longest or horizon or (LONGEST if can_be_in_blocks(game) else LONGEST_ROUND_BY_ROUND)
 
 
 EXPLORE = "let production explore: play every action in some of the rows"

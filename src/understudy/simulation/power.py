@@ -17,24 +17,24 @@ anyway, and so do they; the first blocks have one round each.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy import kernels
-from understudy.behaviors import cdf
 from understudy.certificates import Bets, Evidence, WeightedRounds
 from understudy.certificates.evidence import GAIN, POINTS
-from understudy.certificates.targets import largest_ratios, ratio_of_policy
+from understudy.certificates.targets import largest_ratios
 from understudy.constraints import LARGEST_COUNT, Array
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
 from understudy.simulation.game import RandomStreams
 from understudy.simulation.planned_game import Outcomes, PlannedGame
-from understudy.simulation.simulate import in_parallel
-from understudy.types import Integers, Log, kernel_view
+from understudy.types import Integers, Log
 
 EXACT = 1 << 15  # rounds: some hundred runs take a second or two
 CHUNK = 1 << 13  # rounds at a time: their columns stay in the cache
@@ -59,7 +59,7 @@ def decision_rounds(
     enough: int,
     seed: int,
     longest: int,
-    jobs: int = -1,
+    jobs: int | None = None,
     exact: int = EXACT,
     report: Report = _no_report,
 ) -> tuple[Array, int]:
@@ -67,18 +67,20 @@ def decision_rounds(
 
     All runs end when `enough` of them are decided, or after the `longest` number of rounds; a run
     without a decision has inf. Run i is a function of (seed, i), and of `exact`, the number of
-    rounds that are not in blocks. `report` is called with the number of runs just decided.
+    rounds that are not in blocks. `jobs` are threads, as many as cores if left out. `report` is
+    called with the number of runs just decided.
     """
     bets = [one.bets for one in game.certificates(confidence)]
     every = [PlannedRun(game, bets[0], RandomStreams(seed, run)) for run in range(runs)]
     played, decided = 0, 0
-    for played in stages(_exact_rounds(game, exact, longest)):
-        _advance_all([one for one in every if not one.decided], played, jobs)
-        found = sum(one.decided > 0 for one in every)
-        report(found - decided)
-        decided = found
-        if decided >= enough:
-            break
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        for played in stages(_exact_rounds(game, exact, longest)):
+            _advance_all(pool, [one for one in every if not one.decided], played)
+            found = sum(one.decided > 0 for one in every)
+            report(found - decided)
+            decided = found
+            if decided >= enough:
+                break
     rounds = np.array([one.decided or math.inf for one in every], dtype=np.float64)
     if decided < enough and played < longest:
         going_on = np.flatnonzero(np.isinf(rounds))
@@ -95,9 +97,16 @@ def decision_rounds(
 
 def _exact_rounds(game: PlannedGame, exact: int, longest: int) -> int:
     """How many rounds are not in blocks."""
-    if not isinstance(game.target, np.ndarray) or len(np.unique(game.differences)) > MOST_WEIGHTS:
+    if not can_be_in_blocks(game):
         return longest
     return 0 if game.guardrails else min(exact, longest)
+
+
+def can_be_in_blocks(game: PlannedGame) -> bool:
+    """Whether the target is fixed, and its weights are few; with guardrails any fixed one is."""
+    if not isinstance(game.target, np.ndarray):
+        return False
+    return bool(game.guardrails) or len(np.unique(game.differences)) <= MOST_WEIGHTS
 
 
 def stages(longest: int) -> Iterator[int]:
@@ -119,8 +128,6 @@ class PlannedRun:
         # logarithms are taken. A loss that was seen before costs no more tests.
         self.bets = replace(bets, values=bets.values[:1])
         self.evidence = replace(Evidence.none(self.bets), worse=1)
-        edges = kernel_view(cdf(game.behavior))
-        self.drawn = edges, kernels.games.guide_table(edges), kernel_view(game.means)
         learner = game.target
         self.state = None if isinstance(learner, np.ndarray) else learner.init()
 
@@ -140,12 +147,12 @@ class PlannedRun:
         game, q, target = self.game, self.game.behavior, self.game.target
         actions, rewards = np.empty(rounds, dtype=np.int64), np.empty(rounds)
         kernels.games.draw_log(
-            self.streams.behavior, self.streams.observed, *self.drawn, actions, rewards
+            self.streams.behavior, self.streams.observed, *game.drawn, actions, rewards
         )
         own = q[actions]
         baseline = None if game.against is None else game.against[actions]
         if isinstance(target, np.ndarray):
-            ratios = np.full(rounds, ratio_of_policy(target, q))
+            ratios = np.full(rounds, game.largest_ratio)
             return WeightedRounds(target[actions], own, rewards, ratios, baseline)
         shown = Log._of(actions, rewards, own, None)
         log = shown.visible(propensities=target.spec.propensities, features=False)
@@ -154,13 +161,12 @@ class PlannedRun:
         return WeightedRounds(trace.probability, own, rewards, ratios, baseline)
 
 
-def _advance_all(runs: Sequence[PlannedRun], until: int, jobs: int) -> None:
+def _advance_all(pool: Executor, runs: Sequence[PlannedRun], until: int) -> None:
     """Advance all runs; threads share them, since compiled code holds no lock."""
     share = max(1, -(-len(runs) // TASKS))
-    tasks = [(runs[i : i + share], until) for i in range(0, len(runs), share)]
-    with in_parallel(_advance_some, tasks, jobs, threads=True) as done:
-        for _ in done:
-            pass
+    tasks = [runs[i : i + share] for i in range(0, len(runs), share)]
+    for _ in pool.map(_advance_some, tasks, repeat(until)):
+        pass
 
 
 def _advance_some(runs: Sequence[PlannedRun], until: int) -> None:
