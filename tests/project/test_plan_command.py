@@ -55,6 +55,9 @@ def test_json_has_the_numbers(understudy: Run) -> None:
     assert short["median_rows"] is None
     assert short["longest"] == 3
     assert short["power"] == []
+    assert found["slowest_guardrail"] is None
+    guarded = (*SMALL, *QUICK, "--guardrail", "seconds:0:60:lower:2:20:15", "--json")
+    assert json.loads(understudy("plan", *guarded).stdout)["slowest_guardrail"] == "seconds"
 
 
 def test_a_picture_and_its_numbers_are_written(understudy: Run, tmp_path: Path) -> None:

@@ -150,6 +150,14 @@ def test_a_guardrail_delays_the_verdict(easy: us.Plan) -> None:
     assert "latency_ms is 120 with a standard deviation of 80" in text
     assert "20 above that is still harmless" in text
     assert "0.5 below that is still harmless" in text
+    assert plan.slowest is not None
+    assert plan.slowest[0] == "latency_ms"
+    assert plan.median >= plan.slowest[1] > easy.median
+    assert "The guardrail latency_ms takes longest: about " in plan_words.hints(plan)[0]
+    loose = us.Guardrail("quality", low=1.0, high=5.0, better="higher", margin=3.9)
+    free = us.plan(3, guardrails=[us.PlannedGuardrail(loose, 4.0, 0.8)], **EASY)
+    assert free.slowest is None
+    assert easy.slowest is None
     bad = [us.PlannedGuardrail(LATENCY, 120.0, 80.0, effect=15.0)]
     assert us.plan(3, guardrails=bad, longest=3_000, **EASY).power_at(3_000) < 0.5
     assert "changes it by +15" in " ".join(

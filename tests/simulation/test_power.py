@@ -18,6 +18,7 @@ from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.simulation.planned_game import PlannedGame
 from understudy.simulation.power import (
     Blocks,
+    Decisions,
     PlannedRun,
     block_ends,
     can_be_in_blocks,
@@ -50,7 +51,7 @@ def log_of(run: int, seed: int = 0) -> us.Log:
     return whole.log
 
 
-def play(game: PlannedGame, **options: Any) -> tuple[Array, int]:
+def play(game: PlannedGame, **options: Any) -> Decisions:
     chosen = {"runs": 12, "enough": 12, "seed": 0, "longest": ROUNDS, "jobs": 1, **options}
     return decision_rounds(game, 0.95, **chosen)
 
@@ -60,7 +61,7 @@ def play(game: PlannedGame, **options: Any) -> tuple[Array, int]:
 def test_a_decision_is_that_of_certify_on_the_same_log(name: str, against: int | None) -> None:
     target = TARGETS[name]
     baseline = None if against is None else np.eye(3)[against]
-    found, played = play(PlannedGame(Q, MEANS, target, baseline))
+    found, played, _ = play(PlannedGame(Q, MEANS, target, baseline))
     assert played == ROUNDS or np.isfinite(found).all()
     assert np.isfinite(found).sum() > 3
     for run, round_ in enumerate(found):
@@ -78,19 +79,19 @@ def test_a_decision_is_that_of_certify_on_the_same_log(name: str, against: int |
 @pytest.mark.parametrize("name", ["mixed", "Exp3-IX"])
 def test_decisions_do_not_depend_on_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     game = PlannedGame(Q, MEANS, TARGETS[name])
-    found, _ = play(game)
+    found, _, _ = play(game)
     monkeypatch.setattr(power, "CHUNK", 7)
     monkeypatch.setattr(power, "TASKS", 3)
     monkeypatch.setattr(power, "FIRST_STAGE", 100)
-    again, _ = play(game, jobs=2)
+    again, _, _ = play(game, jobs=2)
     assert again.tolist() == found.tolist()
 
 
 @pytest.mark.parametrize("guardrails", [(), GUARDRAILS])
 def test_a_run_is_a_function_of_seed_and_number(guardrails: Any) -> None:
     game = PlannedGame(Q, MEANS - 0.2, BEST, None, guardrails)
-    found, _ = play(game, exact=100, longest=5_000)
-    fewer, _ = play(game, exact=100, longest=5_000, runs=5, enough=5)
+    found, _, _ = play(game, exact=100, longest=5_000)
+    fewer, _, _ = play(game, exact=100, longest=5_000, runs=5, enough=5)
     assert fewer.tolist() == found[:5].tolist()
     assert play(game, exact=100, longest=5_000)[0].tolist() == found.tolist()
     assert play(game, exact=100, longest=5_000, seed=1)[0].tolist() != found.tolist()
@@ -99,7 +100,7 @@ def test_a_run_is_a_function_of_seed_and_number(guardrails: Any) -> None:
 def test_runs_end_when_enough_are_decided() -> None:
     reported: list[int] = []
     game = PlannedGame(Q, MEANS, BEST)
-    found, played = play(game, enough=6, exact=64, longest=10**6, report=reported.append)
+    found, played, _ = play(game, enough=6, exact=64, longest=10**6, report=reported.append)
     assert 6 <= np.isfinite(found).sum() == sum(reported)
     assert np.max(found, where=np.isfinite(found), initial=0.0) <= played < 10**6
     assert played < np.sort(play(game, longest=10**6)[0])[6]
@@ -162,6 +163,7 @@ def test_blocks_of_one_round_decide_as_the_joint_certificate(
         joint = joint.advance(log, policy[actions], 2.0, values)
         decided.append(joint.crossed)
         assert blocks.decided.tolist() == [joint.crossed or math.inf]
+        assert (blocks.alone[:, 0] <= blocks.decided[0]).all()
     assert len(set(decided)) > 3
     assert 0 < max(decided) < n
 
@@ -192,6 +194,21 @@ def test_blocks_of_one_round_have_the_wealth_of_certificates(
     assert metric.earned.tolist() == [float(log.rewards.sum())]
 
 
+def test_a_metric_alone_decides_as_it_does_by_itself() -> None:
+    """The goal at half of δ, looked at at points, and a guardrail that is never shown."""
+    strict = us.PlannedGuardrail(us.Guardrail("error", 0.0, 1.0, "lower", 0.0), 0.5)
+    game = PlannedGame(Q, MEANS, BEST, None, (strict,))
+    found = play(game, longest=2_000)
+    assert found.alone is not None
+    assert found.alone.shape == (2, 12)
+    assert np.isfinite(found.rounds).sum() <= 1
+    easy = us.PlannedGuardrail(us.Guardrail("error", 0.0, 1.0, "lower", 0.999), 0.5)
+    alone = play(PlannedGame(Q, MEANS, BEST, None, (easy,)), longest=2_000)
+    assert alone.alone is not None
+    assert alone.rounds.tolist() == np.maximum(alone.alone[0], alone.alone[1]).tolist()
+    assert np.median(alone.alone[0]) == pytest.approx(np.median(found.alone[0]), rel=0.5)
+
+
 def test_guardrails_have_centers_of_their_own() -> None:
     """The wealth of a metric with outcomes between 0 and 1 is that of its certificate."""
     game = PlannedGame(Q, MEANS, BEST, None, GUARDRAILS)
@@ -213,8 +230,8 @@ def test_blocks_decide_as_late_as_single_rounds() -> None:
     """Quartiles of 1 000 runs each, of two seeds: four standard errors are about 20 %."""
     game = PlannedGame(np.array([0.8, 0.2]), np.array([0.5, 0.58]), np.array([0.0, 1.0]))
     options: dict[str, Any] = {"runs": 1_000, "enough": 800, "longest": 10**6, "jobs": 2}
-    exact, _ = play(game, exact=10**6, **options)
-    blocks, _ = play(game, exact=64, **{**options, "seed": 1})
+    exact, _, _ = play(game, exact=10**6, **options)
+    blocks, _, _ = play(game, exact=64, **{**options, "seed": 1})
     for share in (0.25, 0.5, 0.75):
         ratio = np.quantile(blocks, share, method="lower") / np.quantile(
             exact, share, method="lower"
@@ -250,6 +267,6 @@ def test_many_different_weights_are_not_in_blocks() -> None:
     game = PlannedGame(q, means, means / means.sum())
     assert not can_be_in_blocks(game)
     assert can_be_in_blocks(dataclasses.replace(game, guardrails=GUARDRAILS))
-    found, played = play(game, runs=2, enough=2, exact=10, longest=300)
+    found, played, _ = play(game, runs=2, enough=2, exact=10, longest=300)
     assert played == 300
     assert len(found) == 2

@@ -256,6 +256,7 @@ def as_dict(found: Plan) -> dict[str, Any]:
         "longest": found.longest,
         "gain": found.gain,
         "limit_rows": _finite(found.limit),
+        "slowest_guardrail": None if found.slowest is None else found.slowest[0],
         "confidence": found.confidence,
         "runs": len(found.decisions),
         "seed": found.seed,

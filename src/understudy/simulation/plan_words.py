@@ -54,6 +54,15 @@ def hints(plan: Plan) -> list[str]:
             f"Even a test that knows all mean rewards needs about {time_of(plan, plan.limit)} on "
             "average (the information limit)."
         )
+    if plan.slowest is not None:
+        name, rounds = plan.slowest
+        when = "it was not shown in half of the logs"
+        if math.isfinite(rounds):
+            when = f"about {time_of(plan, rounds)} by itself for a 50 % chance"
+        found.append(
+            f"The guardrail {named(name, LONGEST_NAME)} takes longest: {when}. A larger margin is "
+            "sooner."
+        )
     if math.isinf(plan.ninety):
         found.append(f"No more than {rough_count(plan.longest)} rows were simulated (`longest`).")
     shorter = [

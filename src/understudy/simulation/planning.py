@@ -63,7 +63,9 @@ class Plan:
 
     `decisions` has the round of the decision of each simulated run, in increasing order; inf, where
     there was none in the first `longest` rounds. `exploration` is None if production's shares were
-    given; `stated` says whether the rewards follow from the gain that matters.
+    given; `stated` says whether the rewards follow from the gain that matters. With guardrails
+    `alone` has the rounds after which each metric was shown by itself, (metrics, runs), the goal
+    first.
     """
 
     game: PlannedGame
@@ -74,6 +76,7 @@ class Plan:
     traffic: float | None = None
     exploration: float | None = None
     stated: bool = True
+    alone: Array | None = None
 
     @property
     def gain(self) -> float:
@@ -130,6 +133,19 @@ class Plan:
         if not isinstance(self.game.target, np.ndarray):
             return None
         return -math.log(1.0 - self.confidence) / _divergence(self.game)
+
+    @property
+    def slowest(self) -> tuple[str, float] | None:
+        """The guardrail that takes longer than the goal, and longest, by itself, if there is one.
+
+        With the rounds for a chance of 50 % that it is shown not to be worse by its margin.
+        """
+        if self.alone is None:
+            return None
+        goal, *others = np.quantile(self.alone, HALF, axis=1, method="lower").tolist()
+        most = max(others)
+        name = self.game.guardrails[others.index(most)].guardrail.name
+        return (name, most) if most > goal else None
 
     @property
     def sooner(self) -> dict[float, float]:
@@ -294,7 +310,7 @@ def plan(
     _refuse_hopeless(game, own_policy=policy is not None)
     enough = math.ceil(MOST * runs - ROUNDING)
     with reporter(progress, enough) as report:
-        found, played = decision_rounds(
+        found = decision_rounds(
             game,
             confidence,
             runs=runs,
@@ -303,9 +319,16 @@ def plan(
             longest=_longest(game, longest),
             report=report,
         )
-    decisions = read_only(np.sort(found))
     return Plan(
-        game, decisions, played, confidence, seed, traffic, exploration, stated=means is None
+        game,
+        read_only(np.sort(found.rounds)),
+        found.played,
+        confidence,
+        seed,
+        traffic,
+        exploration,
+        stated=means is None,
+        alone=found.alone,
     )
 
 

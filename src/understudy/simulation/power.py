@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice, pairwise, repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,18 @@ MOST_WEIGHTS = 64  # different ones: with more, a block costs more than its roun
 Report = Callable[[int], object]
 
 
+class Decisions(NamedTuple):
+    """The round of the decision in each run, or inf, and how many rounds were played at most.
+
+    With guardrails `alone` has the rounds after which each metric was shown by itself, the goal
+    first, (metrics, runs).
+    """
+
+    rounds: Array
+    played: int
+    alone: Array | None = None
+
+
 def _no_report(decided: int) -> None: ...
 
 
@@ -62,8 +75,8 @@ def decision_rounds(
     jobs: int | None = None,
     exact: int = EXACT,
     report: Report = _no_report,
-) -> tuple[Array, int]:
-    """The round of the decision in each run, and how many rounds were played at most.
+) -> Decisions:
+    """Simulate the decisions of runs.
 
     All runs end when `enough` of them are decided, or after the `longest` number of rounds; a run
     without a decision has inf. Run i is a function of (seed, i), and of `exact`, the number of
@@ -72,7 +85,7 @@ def decision_rounds(
     """
     bets = [one.bets for one in game.certificates(confidence)]
     every = [PlannedRun(game, bets[0], RandomStreams(seed, run)) for run in range(runs)]
-    played, decided = 0, 0
+    played, decided, alone = 0, 0, None
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         for played in stages(_exact_rounds(game, exact, longest)):
             _advance_all(pool, [one for one in every if not one.decided], played)
@@ -92,7 +105,8 @@ def decision_rounds(
             if decided >= enough:
                 break
         rounds[going_on], played = blocks.decided, blocks.rounds
-    return rounds, played
+        alone = blocks.alone if game.guardrails else None
+    return Decisions(rounds, played, alone)
 
 
 def _exact_rounds(game: PlannedGame, exact: int, longest: int) -> int:
@@ -234,7 +248,8 @@ class MetricBlocks:
 class Blocks:
     """Runs of a fixed policy that go on in blocks; all have had the same number of rounds.
 
-    `decided` has the rounds of decisions, or inf; `going_on` the runs without one.
+    `decided` has the rounds of decisions, or inf, and `alone` those after which each metric was
+    shown by itself; `going_on` are the runs without a decision.
     """
 
     def __init__(self, game: PlannedGame, bets: Sequence[Bets], runs: Sequence[PlannedRun]) -> None:
@@ -250,6 +265,7 @@ class Blocks:
             MetricBlocks(game, metric, own, [Evidence.none(own)] * len(runs))
             for metric, own in zip(game.metrics[1:], bets[1:], strict=True)
         ]
+        self.alone = np.full((len(self.metrics), len(runs)), math.inf)
 
     def play(self, longest: int) -> Iterator[None]:
         """Play block after block, up to the longest number of rounds; yield after each."""
@@ -290,8 +306,10 @@ class Blocks:
             return
         crossed = np.zeros(len(self.going_on), dtype=bool)
         for window in windows:
-            shown = [metric.shows(self.rounds, window) for metric in self.metrics]
-            crossed |= np.logical_and.reduce(shown)
+            shown = np.array([metric.shows(self.rounds, window) for metric in self.metrics])
+            crossed |= shown.all(axis=0)
+            before = self.alone[:, self.going_on]
+            self.alone[:, self.going_on] = np.where(shown, np.minimum(before, self.rounds), before)
         if crossed.any():
             self.decided[self.going_on[crossed]] = self.rounds
             self.going_on = self.going_on[~crossed]
