@@ -128,16 +128,26 @@ class JointCertificate(Checked):
     @staticmethod
     def begin(goal: AnyCertificate, metrics: Sequence[Guardrail]) -> JointCertificate:
         """The certificate before round 1, of the confidence that the `goal` has by itself."""
-        m, delta = len(metrics), 1.0 - goal.confidence
+        m = len(metrics)
         if not metrics:
             raise InvalidArgument("metrics", (), "there is no guardrail", "pass one or several")
-        each = goal.with_confidence(1.0 - GUARDRAILS_SHARE * delta / m)
-        return JointCertificate(
-            goal.with_confidence(1.0 - (1.0 - GUARDRAILS_SHARE) * delta),
-            (each,) * m,
-            tuple(metrics),
-            broken_at=(0,) * m,
-        )
+        alone, each = JointCertificate.confidences(goal.confidence, m)
+        guardrails = (goal.with_confidence(each),) * m
+        goal = goal.with_confidence(alone)
+        return JointCertificate(goal, guardrails, tuple(metrics), broken_at=(0,) * m)
+
+    @staticmethod
+    def confidences(confidence: float, guardrails: int) -> tuple[float, float]:
+        """The confidence of the goal, and that of each guardrail, if all hold with this one.
+
+        >>> JointCertificate.confidences(0.9, 0), JointCertificate.confidences(0.5, 2)
+        ((0.9, 0.9), (0.75, 0.875))
+        """
+        if not guardrails:
+            return confidence, confidence
+        delta = 1.0 - confidence
+        share = GUARDRAILS_SHARE * delta
+        return 1.0 - (delta - share), 1.0 - share / guardrails
 
     def advance(
         self,

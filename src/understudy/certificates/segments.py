@@ -62,9 +62,14 @@ class SegmentCertificates(Checked):
     @staticmethod
     def begin(whole: AnyCertificate, names: tuple[str, ...]) -> SegmentCertificates:
         """The certificates before round 1, of the confidence that the certificate of all has."""
-        delta = 1.0 - whole.confidence
-        each = whole.with_confidence(1.0 - delta / len(names))
+        confidence = SegmentCertificates.confidence_of(whole.confidence, len(names))
+        each = whole.with_confidence(confidence)
         return SegmentCertificates(names, (each,) * len(names), whole.confidence)
+
+    @staticmethod
+    def confidence_of(confidence: float, segments: int) -> float:
+        """1 − δ/m, the confidence of the decision about each of m segments."""
+        return 1.0 - (1.0 - confidence) / segments
 
     def advance(
         self,
