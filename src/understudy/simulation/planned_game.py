@@ -21,6 +21,7 @@ from understudy.certificates.targets import ratio_of_policy
 from understudy.constraints import Array, Checked, having, number
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
+from understudy.theory.information import least_divergence
 from understudy.types import kernel_view
 
 
@@ -186,3 +187,11 @@ class PlannedGame:
         played = self.behavior > 0.0
         nothing = np.zeros(len(played))
         return np.divide(self.target - self.baseline, self.behavior, where=played, out=nothing)  # type: ignore[operator] # a fixed policy
+
+    @property
+    def divergence(self) -> float:
+        """KLinf of a fixed policy, over the actions that production plays."""
+        assert isinstance(self.target, np.ndarray)
+        seen = self.behavior > 0.0
+        rows = self.target[np.newaxis, seen], self.behavior[seen], self.means[seen]
+        return float(least_divergence(*rows, self.baseline[seen])[0])
