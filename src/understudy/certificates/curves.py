@@ -340,7 +340,7 @@ def _checked(
     if isinstance(against, int | np.integer):
         K = start.n_actions
         action = integer(0, f"pass one of the actions 0 to {K - 1}", K - 1)("against", against)
-        against = FixedPolicy(np.arange(K) == action)
+        against = FixedPolicy((np.arange(K) == action).astype(np.float64))
     baseline = BaselineRounds(
         probabilities_under(against, shown, start.n_actions),
         largest_ratios(against, shown, start.behavior),
