@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
 from understudy.certificates.certificate import Certificate, Window
-from understudy.certificates.difference import certificate_against
+from understudy.certificates.difference import AnyCertificate, certificate_against
 from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
@@ -26,7 +26,6 @@ from understudy.certificates.evidence import (
     RULES_VERSION,
     BaselineRounds,
 )
-from understudy.certificates.joint import AnyCertificate
 from understudy.certificates.targets import (
     FixedPolicy,
     Target,
@@ -337,11 +336,12 @@ def _checked(
         K = start.n_actions
         action = integer(0, f"pass one of the actions 0 to {K - 1}", K - 1)("against", against)
         against = FixedPolicy(np.arange(K) == action)
-    baseline = BaselineRounds(
-        probabilities_under(against, shown, start.n_actions),
-        largest_ratios(against, shown, start.behavior),
-    )
-    return certificate_against(start, against, len(shown)), shown, probability, ratios, baseline
+    others = probabilities_under(against, shown, start.n_actions, "against")
+    baseline = BaselineRounds(others, largest_ratios(against, shown, start.behavior))
+    certificate = certificate_against(start, against, len(shown))
+    if start.centered:
+        refuse_rare_actions(against, shown, start.behavior)
+    return certificate, shown, probability, ratios, baseline
 
 
 def follow(
