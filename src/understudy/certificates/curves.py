@@ -332,10 +332,11 @@ def _checked(
     ratios = largest_ratios(target, shown, start.behavior)
     if against is None:
         return start, shown, probability, ratios, None
-    if isinstance(against, int | np.integer):
+    if isinstance(against, int | np.integer | str):  # a text is a label, and no action
         K = start.n_actions
-        action = integer(0, f"pass one of the actions 0 to {K - 1}", K - 1)("against", against)
-        against = FixedPolicy(np.arange(K) == action)
+        remedy = f"pass one of the actions 0 to {K - 1}, or a policy"
+        action = integer(0, remedy, K - 1)("against", against)
+        against = FixedPolicy((np.arange(K) == action).astype(np.float64))
     others = probabilities_under(against, shown, start.n_actions, "against")
     baseline = BaselineRounds(others, largest_ratios(against, shown, start.behavior))
     certificate = certificate_against(start, against, len(shown))
