@@ -287,6 +287,23 @@ def test_the_difference_is_that_of_two_certificates(counted: bool) -> None:
     assert (swapped.worse_at, swapped.promoted) == (first, False)
 
 
+def test_certificates_that_cannot_bet_in_pairs() -> None:
+    """No largest weight, no propensities, rules 1, or no choice in some rows."""
+    in_pairs = certificate_against(us.Certificate(PI), BASELINE)
+    assert isinstance(in_pairs, us.Certificate)
+    assert in_pairs.against is not None
+    by_round = certificate_against(us.Certificate(us.Logged(3, least_propensity=0.2)), None)
+    assert isinstance(by_round, us.Certificate)
+    assert by_round.baseline_ratio == 5.0
+    for plain in (us.Certificate(LOGGED), us.Certificate(None, n_actions=3)):
+        for policy in (BASELINE, None):
+            assert isinstance(certificate_against(plain, policy), DifferenceCertificate)
+    first = us.Certificate(PI, rules=1)
+    assert isinstance(certificate_against(first, BASELINE), DifferenceCertificate)
+    apart = certificate_against(us.Certificate(PI), BASELINE, paired=False)
+    assert isinstance(apart, DifferenceCertificate)
+
+
 @pytest.mark.parametrize("cuts", [(0,), (1, 2, 3), (250, 251), (600,)])
 def test_the_difference_is_the_same_in_any_batching(cuts: tuple[int, ...]) -> None:
     log, other = with_propensities(played(1, 600)), us.FixedPolicy(BASELINE)
@@ -395,17 +412,12 @@ def test_guard_a_ratio_that_a_baseline_exceeds() -> None:
 
 
 def test_guard_a_center_whose_cap_is_that_of_another_difference() -> None:
-    """With D = W − 1, that of production, a bet on the gain over π₀ can lose more than all."""
-    from understudy import kernels  # noqa: PLC0415 - one test looks at the kernel
-
-    gains, w = np.array([0.9]), np.array([3.0])
-    for D, least in ((3.0, 0.1), (2.0, -0.35)):
-        products, cap = np.ones(1), kernels.certificates.cap_of(D)
-        kernels.certificates.bet(products, 0, gains, 0.0, float(w[0]), 1.0, cap)
-        assert products[0] == pytest.approx(least)
-    R, start = np.array([1.0, 0.0]), us.Certificate(behavior=[1 / 3, 2 / 3], against=[0.0, 1.0])
-    after = start.observe(us.Log([0, 0], R), us.FixedPolicy([1.0, 0.0]))
-    assert np.isfinite(after.evidence.log_wealths()).all()
+    """Of production D is W − 1; over an action with w₀ = 0 the difference is W itself."""
+    q, policy = [1 / 3, 2 / 3], us.FixedPolicy([1.0, 0.0])
+    start = us.Certificate(behavior=q, against=[0.0, 1.0])
+    start = start.observe(us.Log([1] * 9, [1.0] * 9), us.Trace(np.zeros(9), 0, 2))  # c is .95
+    growth = factors(start, start.observe(us.Feedback(0, 0.0), policy))[0]
+    assert growth.min() == pytest.approx(0.1)  # w = 3, R = 0: 1 − 3 κ/3; with κ/2 it is below 0
 
 
 def test_guard_a_difference_of_centered_bets_where_weights_are_too_small() -> None:
@@ -490,7 +502,6 @@ def test_rules_1_compare_two_certificates() -> None:
 def test_left_out_the_baseline_is_production() -> None:
     log = played(9, 100)
     start = us.Certificate(behavior=PI)
-    assert certificate_against(start, None, 100) is start
     plain = us.certify(log, TARGET, behavior=PI)
     assert saved_text(plain.certificate) == saved_text(start.observe(log, TARGET))
 

@@ -126,7 +126,7 @@ def test_nothing_is_promoted(tmp_path: Path) -> None:
         assert result.certified.promoted
         assert result.coverage.obstacle == "wrong least propensity"
         assert result.report.verdict_kind == "cannot tell"
-        assert "create it again, with a smaller least_propensity" in result.report.verdict
+        assert "create it again, with a smaller least_propensity" in result.report.said
 
 
 def test_a_study_of_such_rows_alone_says_so(tmp_path: Path) -> None:

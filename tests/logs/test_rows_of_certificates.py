@@ -13,7 +13,7 @@ import pytest
 
 import understudy as us
 from tests.support.falling import falling, never_wrong
-from understudy.logs.runs.study import (
+from understudy.logs.runs.certificate_path import (
     CertificatePath,
     among_all,
     with_unusable,
@@ -206,7 +206,7 @@ def test_guard_propensities_below_the_least_one_decide_nothing(tmp_path: Path) -
     for judged in (found, us.logs.certify(log, policy, engine="polars", **options)):
         assert judged.verdict == "cannot tell"
         assert judged.coverage.obstacle == "wrong least propensity"
-    said = found.report.verdict
+    said = found.report.said
     assert f"it contradicts {(b == 0).sum()} quarantined rows. Declare a smaller" in said
     us.logs.learn(log[:2_000], out=tmp_path, **options)
     later = us.logs.learn(

@@ -19,7 +19,7 @@ from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.evaluation import diagnostics
 from understudy.logs.evaluation.diagnostics import calibrate, drift_of, rows_for
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision
+from understudy.logs.evaluation.outcomes import Obstacle, PolicyDecision, Reason
 
 pytestmark = pytest.mark.plain
 
@@ -353,7 +353,9 @@ def test_the_seeming_gain_would_show_after_as_many_rows_as_are_said(least: float
     assert found.verdict == "not yet"
     (verdict,) = found.coverage.verdicts
     assert verdict.near
-    assert verdict.gain_is_estimated
+    assert verdict.reason is Reason.GAIN_IS_LOST  # it was certain for a few rows
+    assert verdict.certificate is not None
+    assert verdict.certificate.promoted
     enough = verdict.sample_size
     assert enough is not None
     assert enough.gain == verdict.estimated_gain

@@ -123,7 +123,14 @@ def test_the_page_is_well_formed_and_can_be_read_aloud(report: Report) -> None:
 def test_every_word_and_number_of_the_data_is_on_the_page(report: Report) -> None:
     root = tree(render_page(report))
     said = " ".join(root.every("body")[0].text.split())
-    words = [report.title, report.subtitle, report.verdict, MARKS[report.verdict_kind].word]
+    words = [
+        report.title,
+        report.subtitle,
+        report.verdict,
+        report.mark.word,
+        report.step,
+        report.code,
+    ]
     words += [*report.assumptions, *report.coverage, *report.warnings]
     words += [word for fact in report.facts for word in fact]
     words += [c.words for c in report.candidates] + [f.sha256 for f in report.files]
@@ -503,8 +510,14 @@ def test_the_terminal_shows_everything_within_its_width(report: Report, width: i
     assert max(cell_len(line) for line in lines) <= width
     said = re.sub(r"\s+", " ", " ".join(lines))
     assert all(line.isprintable() for line in lines)
-    mark = MARKS[report.verdict_kind]
-    words = [f"{mark.sign} {mark.word}. {report.verdict}", *report.coverage, *report.warnings]
+    mark = report.mark
+    words = [
+        f"{mark.sign} {mark.word}. {report.verdict}",
+        report.step,
+        report.code,
+        *report.coverage,
+        *report.warnings,
+    ]
     words += [*report.assumptions, *everything(report)]
     words += [f"{value}" for _, value in report.facts] + [c.words for c in report.candidates]
     flat = said.replace(" ", "")

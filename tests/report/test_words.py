@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import understudy as us
 from tests.support.verdicts import (
+    BEYOND_SUCH_ROWS,
     CALIBRATION,
     COVERAGE,
     LABELS,
@@ -22,12 +24,15 @@ from tests.support.verdicts import (
     DriftFinding,
     Obstacle,
     PolicyDecision,
+    Reason,
     RepeatedRows,
     Repetition,
     SampleSize,
     ShareChange,
+    Step,
     StickyColumn,
     StickyColumns,
+    VerdictOutcome,
     certificate,
     verdict,
 )
@@ -44,8 +49,8 @@ def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next
     found = certificate((0.5, 0.5))
     wanted = (
         r"Not enough data yet\. Estimated gain \+0\.0067 per row "
-        r"\(at least −(\S+), at most \+(\S+), "
-        r"each with 95 %\)\. About 980,000 rows like these would settle it\."
+        r"\(at least −(\S+), at most \+(\S+), each with 95 %\)\. "
+        r"Next: go on logging; about 980,000 rows like these, in all, should settle it\."
     )
     bounds = re.fullmatch(wanted, said())
     assert bounds is not None
@@ -54,7 +59,7 @@ def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next
     assert most - 1e-3 < (found.gain_upper or 0.0) / 1_000 <= most
     first = certificate((0.5, 0.5), rules=1)
     bound = f"−{math.ceil(-1_000 * (first.gain or 0.0) / 1_000) / 1_000:.3f}"  # rounded down
-    assert f"(95 %: at least {bound}). About" in said(certificate=first)
+    assert f"(95 %: at least {bound}). Next" in said(certificate=first)
 
 
 def test_a_gain_that_is_certain_since_a_later_row_says_that_the_estimate_is_over_all() -> None:
@@ -63,105 +68,215 @@ def test_a_gain_that_is_certain_since_a_later_row_says_that_the_estimate_is_over
         np.where(np.arange(1_000) < 500, 1.0 - log.actions, log.actions * 1.0), 0, 2
     )
     found = us.certify(log, bad_at_first, behavior=[0.5, 0.5]).certificate
-    sentence = said(decision=PolicyDecision.BETTER, certificate=found, sample_size=None)
+    sentence = said(
+        decision=PolicyDecision.BETTER,
+        reason=Reason.GAIN_IS_CERTAIN_OF_LATE,
+        certificate=found,
+        sample_size=None,
+    )
     wanted = (
-        r"Promote\. Since row 512 the gain is at least \+0\.4\d per row with 95 % confidence; over "
-        r"all rows it is estimated at \+0\.0067\. A gain was first certain after row \d+\."
+        r"Promote\. Gain per row since row 512: at least \+0\.4\d with 95 % confidence \(estimated "
+        r"\+0\.0067 over all rows\)\. Next: .*"
     )
     assert re.fullmatch(wanted, sentence)
 
 
-def test_what_is_decided_says_its_bounds() -> None:
+def test_a_promotion_says_its_bounds_and_how_to_begin() -> None:
     better = said(
-        decision=PolicyDecision.BETTER, certificate=certificate((0.0, 1.0)), sample_size=None
+        decision=PolicyDecision.BETTER,
+        reason=Reason.GAIN_IS_CERTAIN,
+        certificate=certificate((0.0, 1.0)),
+        sample_size=None,
     )
-    assert better.startswith("Promote. The gain is at least +0.4")
-    assert "per row with 95 % confidence (estimated +0.0067)" in better
-    assert better.endswith("(estimated +0.0067). A gain was first certain after row 12.")
-    worse = said(
-        decision=PolicyDecision.WORSE, certificate=certificate((1.0, 0.0)), sample_size=None
+    assert better.startswith("Promote. Estimated gain +0.0067 per row (at least +0.4")
+    assert better.endswith(
+        "Next: let the policy make 1 % of the decisions, then 10 %, 50 %, 100 %, and log each "
+        "stage with its propensities."
     )
-    start = "Worse than production. Estimated gain +0.0067 per row; it is at most −0.4"
-    assert worse.startswith(start)
-    assert worse.endswith(" with 95 % confidence.")
-    first = certificate((1.0, 0.0), rules=1)
-    worse = said(decision=PolicyDecision.WORSE, certificate=first, sample_size=None)
-    assert worse.startswith("Worse than production. Estimated gain +0.0067 per row. The policy")
-    assert worse.endswith("(95 % confidence).")
+
+
+def test_a_loss_says_its_bounds_and_to_keep_production() -> None:
+    changes: dict[str, Any] = {
+        "decision": PolicyDecision.WORSE,
+        "reason": Reason.LOSS_IS_CERTAIN,
+        "sample_size": None,
+    }
+    worse = said(certificate=certificate((1.0, 0.0)), **changes)
+    assert re.match(r"Worse than production\. Estimated gain .* at most −0\.4\d, each with", worse)
+    assert worse.endswith(" Next: keep production, and do not roll this policy out.")
+    first = said(certificate=certificate((1.0, 0.0), rules=1), **changes)
+    wanted = r"Worse than production\. Estimated gain \+0\.0067 per row: the policy earns at most"
+    assert re.match(wanted, first)
+    assert "(95 % confidence). Next: " in first
+
+
+def test_a_promotion_that_is_not_justified_any_more_says_so() -> None:
+    lost = said(reason=Reason.GAIN_IS_LOST, certificate=certificate((0.0, 1.0)), sample_size=None)
+    assert lost.startswith(
+        "No longer certain. A gain was certain after row 12, and over all rows it is not any more. "
+        "Estimated gain +0.0067 per row (at least "
+    )
+    step = " Next: do not raise the policy's share of the decisions, and go on logging."
+    assert lost.endswith(step)
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         (
-            {"certificate": None},
+            {"reason": Reason.NO_CERTIFICATE, "certificate": None},
             "The log covers this policy: 1,000 rows say as much as about 500 plays of its own. "
-            "Certify it for a decision.",
+            "Next: certify it for a decision.",
         ),
         (
-            {"sample_size": SampleSize(0.05, 0.0, None), "gain_is_estimated": False},
-            "Cannot tell. The policy plays as production does, so there is no gain to show.",
+            {"reason": Reason.SAME_AS_PRODUCTION, "sample_size": None},
+            "No visible gain. The policy plays as production does, so there is no gain to show. "
+            "Next: keep production, and try another policy.",
         ),
         (
-            {"sample_size": SampleSize(0.05, math.inf, None), "rejected": 60},
-            "Cannot tell. No number of such rows would show a gain of 0.05 per row: 60 of 1,000 "
-            "rows are quarantined, and count with the worst that they may have been. Correct those "
-            "rows.",
-        ),
-        (
-            {"hidden": 0.75, "plays_unseen": True, "sample_size": SampleSize(0.05, 1e3, 0.085)},
-            "Cannot tell. 75 % of the policy's plays are actions that the log never shows. If "
-            "production followed the policy in about 8.5 % of as many rows, a gain of 0.05 per row "
-            "would show.",
+            {"reason": Reason.NO_REWARDS, "sample_size": None},
+            "No visible gain. Every reward is the lowest there is, so policies do not differ in "
+            "this log. Next: check the column of rewards.",
         ),
         (
             {
-                "hidden": 0.2,
-                "sample_size": SampleSize(0.05, 6817.0, 0.5),
-                "gain_is_estimated": False,
+                "reason": Reason.UNSEEN_ACTIONS,
+                "hidden": 0.75,
+                "sample_size": SampleSize(0.05, math.inf, 0.085),
             },
-            "Cannot tell. 20 % of the policy's plays are rare or impossible in these rows. About "
-            "6,800 rows, half of them played by the policy, would show a gain of 0.05 per row.",
+            "Impossible with such a log. 75 % of the policy's plays are actions that the log never "
+            "shows, so no number of such rows would show a gain. Next: let production follow the "
+            "policy in about 8.5 % of its decisions, and log their propensities; then a gain of "
+            "0.05 per row would show.",
         ),
         (
-            {"obstacle": Obstacle.WRONG_PROPENSITIES, "sample_size": None},
+            {
+                "reason": Reason.RARE_ACTIONS,
+                "hidden": 0.2,
+                "sample_size": SampleSize(0.05, math.inf, 0.5),
+            },
+            "Impossible with such a log. 20 % of the policy's plays are rare or impossible in "
+            "these rows, so no number of such rows would show a gain. Next: let production follow "
+            "the policy in about 50 % of its decisions, for more rows than these, and log their "
+            "propensities; then a gain of 0.05 per row would show.",
+        ),
+        (
+            {
+                "reason": Reason.DETERMINISTIC_PRODUCTION,
+                "sample_size": SampleSize(0.05, math.inf, 0.1),
+            },
+            "Impossible with such a log. Production was deterministic: it could play only one "
+            "action in each row, so no number of such rows would show a gain. Next: let production "
+            "follow the policy in about 10 % of its decisions, and log their propensities; then a "
+            "gain of 0.05 per row would show.",
+        ),
+        (
+            {"reason": Reason.TOO_FEW_ROWS, "sample_size": None, "rows": 7},
+            "Not enough data yet. 7 rows are too few to show what the policy would earn. Next: go "
+            "on logging, and run this again.",
+        ),
+        (
+            {
+                "reason": Obstacle.WRONG_PROPENSITIES,
+                "obstacle": Obstacle.WRONG_PROPENSITIES,
+                "sample_size": None,
+            },
             "Cannot tell. The propensities of actions that the policy plays are wrong: see the "
             "calibration. Correct them, and run this again.",
         ),
     ],
 )
 def test_each_finding_has_its_sentence(changes: dict[str, Any], sentence: str) -> None:
-    if changes.get("hidden"):
-        changes = {**changes, "gain_is_estimated": False}
     assert said(**changes) == sentence
+
+
+def test_quarantined_rows_that_hide_every_gain_are_the_cause() -> None:
+    line = said(reason=Reason.QUARANTINED_ROWS, rejected=60)
+    assert line.startswith(
+        "Impossible with such a log. 60 of 1,000 rows are quarantined, and count with the worst "
+        "that they may have been, so no number of such rows would show a gain. Estimated gain "
+    )
+    assert line.endswith(" Next: correct the quarantined rows.")
+
+
+def test_no_visible_gain_says_what_these_rows_would_have_shown() -> None:
+    changes: dict[str, Any] = {"reason": Reason.WITHIN_ONE_STANDARD_ERROR, "sample_size": None}
+    line = said(standard_error=0.012, **changes)
+    assert line.startswith("No visible gain. Estimated gain +0.0067 per row (at least −")
+    assert line.endswith(
+        "each with 95 %): not above its standard error, 0.012. So many rows usually show a gain of "
+        "0.05 or more. Next: keep production, and try another policy."
+    )
+    assert "So many" not in said(visible_gain=1.2, **changes)  # no gain is so large
 
 
 @pytest.mark.parametrize(
     ("rows", "ending"),
     [
-        (2_100.0, " About 2,100 rows like these would show a gain of 0.05 per row."),
-        (
-            12.0,
-            " About 12 rows would have shown a gain of 0.05 per row; a smaller gain takes more.",
-        ),
-        (1e16, " More than a quadrillion rows like these would show a gain of 0.05 per row."),
+        (2_100.0, " about 2,100 rows like these, in all, should settle it."),
+        (12.0, " about as many rows again should settle it."),
+        (1e16, " about a quadrillion rows or more like these, in all, should settle it."),
     ],
 )
-def test_a_gain_that_was_asked_for_is_named(rows: float, ending: str) -> None:
-    line = said(sample_size=SampleSize(0.05, rows, None), gain_is_estimated=False)
-    assert line.startswith("Cannot tell. Estimated gain +0.0067 per row (at least ")
-    assert line.endswith(ending)
+def test_the_rows_that_are_needed_are_rough_and_more_than_there_are(
+    rows: float, ending: str
+) -> None:
+    assert said(sample_size=SampleSize(0.05, rows, None)).endswith(f"Next: go on logging;{ending}")
+
+
+@pytest.mark.parametrize("reason", [*Reason, *Obstacle])
+def test_every_verdict_has_an_outcome_one_next_step_and_never_rows_and_exploration(
+    reason: Reason | Obstacle,
+) -> None:
+    needed = SampleSize(0.05, math.inf if reason in BEYOND_SUCH_ROWS else 5e3, 0.1)
+    found = verdict(reason=reason, sample_size=needed)
+    assert found.outcome in words.MARKS
+    step = found.next_step
+    assert step.rows is None or step.exploration is None
+    assert (step.step is Step.EXPLORE) == (step.exploration is not None)
+    assert (
+        (step.step is Step.RAMP_UP)
+        == (found.outcome is VerdictOutcome.PROMOTE)
+        == bool(step.shares)
+    )
+    if found.outcome is not VerdictOutcome.NOT_ENOUGH_DATA:
+        assert step.rows is None
+    if isinstance(reason, Reason):
+        line = words.describe_verdict(found, COVERAGE)
+        assert line.count("Next: ") == 1
+        assert "  " not in line
+
+
+def test_the_code_of_a_ramp_loads_and_plays_the_policy(tmp_path: Path) -> None:
+    """Also of a policy with contexts that does as production does in part."""
+    rng, n = np.random.default_rng(0), 3_000
+    x = rng.normal(size=n)
+    action = rng.integers(2, size=n)
+    reward = (rng.random(n) < np.where(action == (x > 0), 0.8, 0.2)).astype(float)
+    log = pl.DataFrame({"x": x, "action": action, "reward": reward, "propensity": 0.5})
+    plain_log = log.drop("x").with_columns(reward=pl.col("action") * 1.0)
+    for rows, context in ((log, ["x"]), (plain_log, None)):
+        learned = us.logs.learn(rows, context=context, out=tmp_path, overwrite=True)
+        assert learned.outcome is VerdictOutcome.PROMOTE
+        code = learned.report.code.replace("'policy.json'", repr(str(tmp_path / "policy.json")))
+        code = code.replace("'x': ...", "'x': 0.3").replace("{...}", "{0: 0.5, 1: 0.5}")
+        assert "..." not in code
+        played: dict[str, Any] = {}
+        exec(code, played)
+        assert played["label"] in (0, 1)
+        assert 0.0 < played["probability"] <= 1.0
 
 
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_every_obstacle_says_why_and_what_to_do(obstacle: Obstacle) -> None:
     repeated = RepeatedRows(Repetition.TIMES, 2, 500, 12.0, 9_000, 9_500)
     sticky = StickyColumns((StickyColumn("user", 900, 899),), 3)
-    line = words.explain_obstacle(obstacle, {"action is missing": 7}, repeated, sticky)
-    assert line.count(". ") == (2 if obstacle is Obstacle.STICKY_COLUMNS else 1)
-    assert line.endswith(".")
+    found = words.explain_obstacle(obstacle, {"action is missing": 7}, repeated, sticky)
+    assert found.finding.endswith(".")
+    assert found.step.endswith(".")
+    assert found.finding.count(". ") == 0
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
-        assert "in 7 rows" in line
+        assert "in 7 rows" in found.finding
 
 
 @pytest.mark.parametrize("trace", [one for one in Repetition if one is not Repetition.NONE])
@@ -255,9 +370,9 @@ def test_what_a_change_means_depends_on_the_propensities(
 
 
 def test_a_result_says_the_same_in_json_and_in_words() -> None:
-    rng = np.random.default_rng(9)
+    rng = np.random.default_rng(3)
     actions = rng.integers(2, size=700)
-    rewards = (rng.random(700) < np.array([0.42, 0.5])[actions]).astype(float)
+    rewards = (rng.random(700) < np.array([0.45, 0.5])[actions]).astype(float)
     log = pl.DataFrame({"action": np.array(LABELS)[actions], "reward": rewards, "propensity": 0.5})
     found = us.logs.certify(log, {"b": 1.0})
     as_json = as_dict(found.report)
@@ -266,7 +381,14 @@ def test_a_result_says_the_same_in_json_and_in_words() -> None:
     assert repr(found) == f"CertifyResult({found.report.words})"
     assert as_json["calibration"] == "agrees"
     assert as_json["drift"] == "steady"
-    assert as_json["candidates"][0]["rows_needed"] == as_json["rows_needed"] > 700
+    candidate = as_json["candidates"][0]
+    assert candidate["rows_needed"] == as_json["rows_needed"] > 700
+    assert as_json["next_step"]["rows"] == as_json["rows_needed"]
+    for name in ("outcome", "reason", "gain", "standard_error", "visible_gain"):
+        assert candidate[name] == as_json[name] is not None
+    assert as_json["outcome"] == "not enough data"
+    assert as_json["gain"]["estimate"] == as_json["estimated_gain"]
+    assert as_json["gain"]["low"] == as_json["certificate"]["gain"]
 
 
 def test_contexts_that_are_left_out_or_unexpected_are_named() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from understudy.formatting import count, named, number, percent, plain, size
+from understudy.logs.evaluation.outcomes import GainBounds, VerdictOutcome
 from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
@@ -180,6 +181,10 @@ def promoted() -> Report:
         verdict="With 95 % confidence the understudy would have earned at least "
         "0.3453 a round while learning, where production earned 0.2489.",
         verdict_kind="promote",
+        outcome=VerdictOutcome.PROMOTE,
+        step="Next: let the policy make 1 % of the decisions, and log them.",
+        code="policy = us.logs.Policy.load('policy.json')",
+        gain=GainBounds(0.11, 0.09, 0.13),
         facts=[
             ("learner", "Exp3-IX, no horizon"),
             ("theorem", "Theorem 1, with the anytime rate: regret O(√(C n log K)) in expectation"),
@@ -218,6 +223,8 @@ def waiting() -> Report:
         verdict="The understudy looks better than production, but 8,000 rows do not "
         "show it with 95 % confidence.",
         verdict_kind="not yet",
+        outcome=VerdictOutcome.NOT_ENOUGH_DATA,
+        gain=GainBounds(0.005, -0.026, 0.041),
         facts=[("learner", "coverage-adaptive, grid form"), ("behavior", "logged propensities")],
         certificate=certificate(8_000, mean=0.052, production=0.047, spread=0.9, start=0.045),
         actions=action_rows([f"route {i}" for i in range(12)], 8_000, seed=3),
@@ -233,6 +240,7 @@ def undecided() -> Report:
         subtitle="10,000 rows of 34 actions, 18 of them never seen",
         verdict="63 % of what the policy plays are actions that the log never shows.",
         verdict_kind="cannot tell",
+        outcome=VerdictOutcome.IMPOSSIBLE,
         facts=[("learner", "Exp3-IX"), ("behavior", "estimated")],
         assumptions=[
             "The propensity of action 7 varies by a factor of 61: production is not fixed, so "
@@ -263,6 +271,8 @@ def contextual() -> Report:
         verdict="With 95 % confidence the understudy would have earned at most 0.428 a "
         "round, where production earned 0.61.",
         verdict_kind="worse",
+        outcome=VerdictOutcome.WORSE,
+        gain=GainBounds(-0.19, -0.22, -0.15),
         facts=[
             ("learner", "LinProd in constant memory, disjoint features"),
             ("features", "length (scaled), language (one-hot, 9 of them), hour (scaled)"),
@@ -293,6 +303,8 @@ def dirty() -> Report:
         subtitle="A dirty log",
         verdict=f"{HOSTILE[0]} and {HOSTILE[5]} are names of actions.",
         verdict_kind="not yet",
+        outcome=VerdictOutcome.NOT_ENOUGH_DATA,
+        gain=GainBounds(0.005, -0.026, 0.041),
         facts=[("learner", HOSTILE[1])],
         assumptions=[HOSTILE[2]],
         warnings=["41 % of the rows were set aside: look at the reasons before anything else."],

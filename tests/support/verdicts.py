@@ -17,11 +17,21 @@ from understudy.logs.evaluation.diagnostics import (
     SampleSize,
     ShareChange,
 )
+from understudy.logs.evaluation.outcomes import (
+    BEYOND_SUCH_ROWS,
+    Obstacle,
+    PolicyDecision,
+    Reason,
+    Step,
+    Verdict,
+    VerdictOutcome,
+)
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
 from understudy.logs.evaluation.sticky_columns import StickyColumn, StickyColumns
-from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
+from understudy.logs.evaluation.verdicts import Coverage
 
 __all__ = [
+    "BEYOND_SUCH_ROWS",
     "CALIBRATION",
     "COVERAGE",
     "LABELS",
@@ -31,12 +41,15 @@ __all__ = [
     "DriftFinding",
     "Obstacle",
     "PolicyDecision",
+    "Reason",
     "RepeatedRows",
     "Repetition",
     "SampleSize",
     "ShareChange",
+    "Step",
     "StickyColumn",
     "StickyColumns",
+    "VerdictOutcome",
     "certificate",
     "verdict",
 ]
@@ -79,17 +92,18 @@ def verdict(**changes: Any) -> Verdict:
     plain: dict[str, Any] = {
         "name": "mine",
         "decision": PolicyDecision.UNKNOWN,
+        "reason": Reason.SIGN_IS_UNCERTAIN,
         "obstacle": None,
         "overlap": Overlap(2.0, 500.0, 0.5067, 0.0),
         "hidden": 0.0,
         "sample_size": SampleSize(0.0067, 984_253.0, None),
         "near": False,
-        "gain_is_estimated": True,
-        "plays_unseen": False,
         "certificate": certificate((0.5, 0.5)),
         "confidence": 0.95,
         "rows": 1_000,
         "rejected": 0,
         "earned": 500.0,
+        "standard_error": 0.005,
+        "visible_gain": 0.05,
     }
     return Verdict(**{**plain, **changes})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,12 @@ from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
 from understudy.certificates.certificate import Certificate, Window
-from understudy.certificates.difference import AnyCertificate, certificate_against
+from understudy.certificates.difference import (
+    POINTS_SET,
+    AnyCertificate,
+    certificate_against,
+    parts_between_points,
+)
 from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
@@ -26,10 +30,12 @@ from understudy.certificates.evidence import (
     RULES_VERSION,
     BaselineRounds,
 )
+from understudy.certificates.joint import JointCertificate
 from understudy.certificates.targets import (
     FixedPolicy,
     Target,
     actions_of,
+    fixed_policy,
     largest_ratios,
     probabilities_under,
     refuse_rare_actions,
@@ -339,7 +345,8 @@ def _checked(
         against = FixedPolicy((np.arange(K) == action).astype(np.float64))
     others = probabilities_under(against, shown, start.n_actions, "against")
     baseline = BaselineRounds(others, largest_ratios(against, shown, start.behavior))
-    certificate = certificate_against(start, against, len(shown))
+    policy = fixed_policy(against, len(shown), start.n_actions)
+    certificate = certificate_against(start, policy)
     if start.centered:
         refuse_rare_actions(against, shown, start.behavior)
     return certificate, shown, probability, ratios, baseline
@@ -356,17 +363,32 @@ def follow(
 
     Its arguments are those of `Certificate.advance`, checked.
     """
-    start, end = certificate.rounds, certificate.rounds + len(log)
-    first, last = np.searchsorted(POINTS, [start, end], side="right")
-    grid = set(POINTS[first:last].tolist())
-    points = []
-    for low, high in pairwise(sorted({start, *grid, end})):
-        part = slice(low - start, high - start)
+    start, points = certificate.rounds, []
+    for part in parts_between_points(start, len(log)):
         other = None if baseline is None else baseline.part(part)
         certificate = certificate.advance(log[part], probability[part], ratios[part], other)
-        if high in grid:
+        if start + part.stop in POINTS_SET:
             points.append(_point_of(certificate))
     return certificate, points
+
+
+def follow_joint(  # noqa: PLR0917 - as of `follow`
+    joint: JointCertificate,
+    log: Log,
+    probability: Array,
+    ratios: Array,
+    metrics: Array,
+    baseline: BaselineRounds | None = None,
+) -> tuple[JointCertificate, list[Point]]:
+    """`follow` for a goal with guardrails; the curve is that of the goal."""
+    start, points = joint.rounds, []
+    for part in parts_between_points(start, len(log)):
+        other = None if baseline is None else baseline.part(part)
+        columns = log[part], probability[part], ratios[part], metrics[part]
+        joint = joint.advance(*columns, other)
+        if start + part.stop in POINTS_SET:
+            points.append(_point_of(joint.goal))
+    return joint, points
 
 
 def _point_of(certificate: AnyCertificate) -> Point:

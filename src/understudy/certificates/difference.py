@@ -22,7 +22,6 @@ from understudy.certificates.certificate import CONTRADICTION, Certificate, Wind
 from understudy.certificates.evidence import POINTS, BaselineRounds, Evidence
 from understudy.certificates.targets import (
     Target,
-    fixed_policy,
     largest_ratio,
     largest_ratios,
     probabilities_under,
@@ -254,6 +253,10 @@ class DifferenceCertificate(Checked):
         """An upper bound on the total reward of the target."""
         return self.target.upper
 
+    def least_production(self, earned: float | None = None) -> float:
+        """A lower bound on the expected reward of production."""
+        return self.target.least_production(earned)
+
     @property
     def production(self) -> float:
         """What the behavior policy earned."""
@@ -279,39 +282,36 @@ AnyCertificate = Certificate | DifferenceCertificate
 ANY_CERTIFICATE = instance_of("pass a us.Certificate", Certificate, DifferenceCertificate)
 
 
-def certificate_against(plain: Certificate, baseline: Target | None, rounds: int) -> AnyCertificate:
+def certificate_against(
+    plain: Certificate, policy: Array | None, *, paired: bool = True
+) -> AnyCertificate:
     """The certificate of the gain over a baseline, from the one over production.
 
-    It bets in pairs if the largest weight of the baseline is known, and is a difference of two
-    otherwise. A policy with an action that production never plays is refused: rewards of this
-    action are in no row.
+    The baseline is a fixed policy, or depends on the round if `policy` is None. The certificate
+    bets in pairs if the largest weight of the baseline is known, and is a difference of two
+    otherwise, or where `paired` forbids it: production cannot play all actions in all rounds. A
+    policy with an action that production never plays is refused: no row shows its rewards.
 
     >>> import understudy as us
     >>> plain = us.Certificate(us.Logged(n_actions=2))
-    >>> type(certificate_against(plain, us.FixedPolicy([0.0, 1.0]), 100)).__name__
+    >>> type(certificate_against(plain, np.array([0.0, 1.0]))).__name__
     'DifferenceCertificate'
     """
-    if baseline is None:
-        return plain
-    policy, behavior = fixed_policy(baseline, rounds, plain.n_actions), plain.behavior
+    behavior = plain.behavior
     if policy is not None and len(policy) != plain.n_actions:
         reason = f"it has {len(policy)} probabilities, and there are {plain.n_actions} actions"
-        raise InvalidArgument("against", baseline, reason, "pass K probabilities")
+        raise InvalidArgument("against", policy, reason, "pass K probabilities")
     if isinstance(behavior, np.ndarray) and policy is not None and policy[behavior == 0.0].any():
         action = int(np.argmax((policy > 0.0) & (behavior == 0.0)))
         reason = f"production never plays action {action}, so no row shows its rewards"
-        raise InvalidArgument("against", baseline, reason, "pass a policy over other actions")
-    if not plain.centered or behavior is None:
+        raise InvalidArgument("against", policy, reason, "pass a policy over other actions")
+    if not (paired and plain.centered) or behavior is None:
         return DifferenceCertificate(plain, plain)
-    if policy is None:
-        most = largest_ratio(behavior)
-        paired: dict[str, Any] = {"baseline_ratio": most}
-    else:
-        most = ratio_of_policy(policy, behavior)
-        paired = {"against": policy}
+    most = largest_ratio(behavior) if policy is None else ratio_of_policy(policy, behavior)
     if math.isinf(most):
         return DifferenceCertificate(plain, plain)
-    return dataclasses.replace(plain, evidence=None, **paired)  # type: ignore[arg-type] # nothing yet
+    bets: dict[str, Any] = {"baseline_ratio": most} if policy is None else {"against": policy}
+    return dataclasses.replace(plain, evidence=None, **bets)  # type: ignore[arg-type] # nothing yet
 
 
 def have_same_rounds(first: AnyCertificate, second: AnyCertificate) -> bool:

@@ -95,11 +95,14 @@ class Guardrail(Checked):
 
     def unit(self, values: ArrayLike) -> Array:
         """The values as rewards in [0, 1], of which more is better; nan where one is unusable."""
-        found = np.asarray(values, dtype=np.float64)
-        usable = (found >= self.low) & (found <= self.high)
         low, high = (self.high, self.low) if self.better == LOWER else (self.low, self.high)
-        unit = (np.where(usable, found, np.nan) - low) / (high - low)
+        unit = (self.usable(values) - low) / (high - low)
         return np.asarray(np.clip(unit, 0.0, 1.0))  # rounding; nan stays
+
+    def usable(self, values: ArrayLike) -> Array:
+        """The values in the range, nan where one is out of it."""
+        found = np.asarray(values, dtype=np.float64)
+        return np.where((found >= self.low) & (found <= self.high), found, np.nan)
 
     def column(self, values: ArrayLike, rounds: int) -> Array:
         """`unit` of the values of so many rounds, or an error if they are none."""

@@ -22,6 +22,10 @@ def _split_names(_context: click.Context, _option: click.Parameter, text: str | 
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _none_if_empty(_context: click.Context, _option: click.Parameter, values: Any) -> Any:
+    return list(values) or None
+
+
 CLICK_TYPES: dict[str, dict[str, Any]] = {  # by the kind of a declared option
     "text": {},
     "names": {"callback": _split_names},
@@ -30,6 +34,7 @@ CLICK_TYPES: dict[str, dict[str, Any]] = {  # by the kind of a declared option
     "range": {"type": float, "nargs": 2},
     "count": {"type": int},
     "flag": {"is_flag": True, "default": None},
+    "several": {"multiple": True, "callback": _none_if_empty},
 }
 
 
@@ -62,6 +67,12 @@ class LogCommand(click.Command):
             flag = "--" + name.replace("_", "-")
             found.append(click.Option([flag], metavar=option.metavar, help=option.help, **how))
         return found
+
+
+class CertifyCommand(LogCommand):
+    """A `LogCommand` with the options of `certify`."""
+
+    declared = "QuestionOptions"
 
 
 class LearnCommand(LogCommand):
@@ -128,11 +139,14 @@ def coverage(
     _print_report(result, json_output=json_output)
 
 
-@click.command(cls=LogCommand)
+@click.command(cls=CertifyCommand)
 @click.option(
     "--policy",
+    "policies",
     metavar="FILE|uniform",
-    help="What to certify: policy.json, probabilities by action, or the uniform policy.",
+    multiple=True,
+    help="What to certify: policy.json, probabilities by action, or the uniform policy. "
+    "Repeatable: then all decisions hold together.",
 )
 @click.option("--best-action", is_flag=True, help="Only the policy's most probable action.")
 @click.option(
@@ -144,7 +158,7 @@ def coverage(
 @click.option("--out", type=FOLDER, help="Folder for report.html and quarantine.parquet.")
 def certify(
     log: tuple[str, ...],
-    policy: str | None,
+    policies: tuple[str, ...],
     out: Path | None,
     json_output: bool,
     **options: Any,
@@ -158,7 +172,7 @@ def certify(
     if out is not None:
         check_writable(out)
     with show_progress() as watch:
-        result = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
+        result = us.logs.certify(list(log), list(policies), out=out, watch=watch, **options)
     _print_report(result, json_output=json_output)
     if out is not None and not json_output:
         click.echo(f"wrote report.html and quarantine.parquet to {out}")

@@ -222,6 +222,20 @@ class CertificateNow(BaseModel):
     study: str
     learned: int
     verdict: str
+    outcome: str | None = Field(
+        None, description="what the verdict comes to; null before the first"
+    )
+    reason: str | None = Field(None, description="the finding behind the outcome")
+    gain: dict[str, Any] | None = Field(
+        None, description="the estimated gain per decision with its bounds `low` and `high`"
+    )
+    standard_error: float | None = Field(None, description="that of the estimated gain")
+    visible_gain: float | None = Field(
+        None, description="the gain that so many decisions show more often than not"
+    )
+    next_step: dict[str, Any] | None = Field(
+        None, description="`step`, its numbers, and the same in `words`"
+    )
     words: str
     promoted_since: str | None
     certificate: dict[str, Any] | None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Unpack
@@ -21,14 +20,10 @@ from understudy.logs.evaluation.target_policies import (
 from understudy.logs.evaluation.verdicts import coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
-from understudy.logs.policy import Policy
-from understudy.logs.results import CoverageResult, LearnResult
+from understudy.logs.results import CoverageResult, LearnResult, PolicyLike
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import LogInput, fingerprints_of
-from understudy.logs.schema import Label
 from understudy.protocols import PRODUCTION
-
-PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
 @with_options(LogOptions)

@@ -18,6 +18,7 @@ from understudy.constraints import HORIZON, TRUTH, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
 from understudy.logs.aggregation.engines import ENGINES
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, QuarantinedRows, Question
 from understudy.logs.readers.files import FORMATS
 from understudy.logs.schema import (
     ACTION,
@@ -75,8 +76,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Option:
     """The description of an option: its help, and how its value is typed on a command line.
 
-    `kind` is 'text', 'file', 'number', 'count', 'flag', 'range' (two numbers) or 'names' (with
-    commas).
+    `kind` is 'text', 'file', 'number', 'count', 'flag', 'range' (two numbers), 'names' (with
+    commas) or 'several' (of an option that is repeated).
     """
 
     help: str
@@ -179,6 +180,42 @@ class LogOptions(TypedDict, total=False):
     ]
 
 
+class QuestionOptions(LogOptions, total=False):
+    """The options of `us.logs.certify`: the question that is asked about a policy."""
+
+    against: Annotated[
+        Any,
+        Option(
+            "The baseline of the gain.  [default: production]",
+            "production|action:LABEL|policy:FILE",
+        ),
+    ]
+    guardrail: Annotated[
+        Any,
+        Option(
+            "A metric that may not become worse by more than a margin, such as "
+            "latency_ms:0:2000:lower:20 (column, range, which values are better, margin), or a "
+            "TOML file of them. Repeatable.",
+            "NAME:LOW:HIGH:higher|lower:MARGIN",
+            "several",
+        ),
+    ]
+    segment: Annotated[
+        Any,
+        Option(
+            "A column whose values, known before the action, get intervals that hold together.",
+            "COLUMN=A,B,C",
+        ),
+    ]
+    quarantined: Annotated[
+        str | None,
+        Option(
+            "What certificates assume of quarantined rows.  [default: worst-case]",
+            choices=tuple(one.value for one in QuarantinedRows),
+        ),
+    ]
+
+
 class LearnOptions(LogOptions, total=False):
     """The options of `us.logs.learn`."""
 
@@ -210,7 +247,7 @@ class LearnOptions(LogOptions, total=False):
     ]
 
 
-class AllOptions(LearnOptions, total=False):
+class AllOptions(LearnOptions, QuestionOptions, total=False):
     """All options; `target` is the `target_probability` of `us.logs.certify`."""
 
     target: str | None
@@ -267,6 +304,7 @@ class Options:
     no_unit: bool = False
     unit_rows: int | None = None
     action_order: tuple[str, ...] | None = None
+    question: Question = PLAIN_QUESTION
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -301,9 +339,15 @@ class Options:
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
+        question = Question.of(
+            passed.get("against"),
+            passed.get("guardrail"),
+            passed.get("segment"),
+            passed.get("quarantined"),
+        )
         no_unit = TRUTH.optional()("no_unit", passed.get("no_unit"))
         _check_ids(passed)
-        _check_unit_rows(passed.get("unit_rows"), scale or RewardScale())
+        _check_unit_rows(passed.get("unit_rows"), scale or RewardScale(), question)
         order = _order(passed.get("actions"))
         return Options(
             columns=_preset(passed.get("preset"))
@@ -311,7 +355,8 @@ class Options:
                 role: None if role == VECTOR and name == NO_VECTORS else name
                 for role, name in named.items()
                 if name is not None
-            },
+            }
+            | question.names,
             reward_range=None if scale is None else (scale.low, scale.high),
             actions=None if order is None else Actions.from_labels(order),
             action_order=None if isinstance(passed.get("actions"), Set) else order,
@@ -327,6 +372,7 @@ class Options:
             least_propensity=LEAST_PROPENSITY.optional()("least_propensity", least),
             no_unit=bool(no_unit),
             unit_rows=UNIT_ROWS.optional()("unit_rows", passed.get("unit_rows")),
+            question=question,
         )
 
     @property
@@ -379,7 +425,7 @@ class Options:
             unit_rows=self.unit_rows or settings.unit_rows,
         )
         _check_ids(combined.columns)
-        _check_unit_rows(combined.unit_rows, combined.scale)
+        _check_unit_rows(combined.unit_rows, combined.scale, combined.question)
         return combined
 
     def resumed_columns(self, settings: Settings) -> Columns:
@@ -464,8 +510,13 @@ def _check_ids(columns: Mapping[str, Any]) -> None:
         raise InvalidArgument("id", columns["id"], reason, "leave it out")
 
 
-def _check_unit_rows(most_rows: int | None, scale: RewardScale) -> None:
+def _check_unit_rows(most_rows: int | None, scale: RewardScale, question: Question) -> None:
     """Raise `InvalidArgument` if rows that a unit does not have earn less than any reward."""
+    for one in question.guardrails:
+        if most_rows is not None and not one.low <= 0.0 <= one.high:
+            reason = f"rows that a unit does not have count as 0, out of the range of {one.name}"
+            remedy = "give it a range with 0 in it, or leave out --unit-rows for the mean per row"
+            raise InvalidArgument("guardrail", one.name, reason, remedy)
     if most_rows is not None and not scale.low <= 0.0 <= scale.high:
         reason = "rows that a unit does not have count as 0, which is out of the range of rewards"
         remedy = "pass a --reward-range with 0 in it, or leave out --unit-rows for the mean per row"

@@ -32,8 +32,9 @@ from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE, UNITS_FILE, by_reason
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.readers.units import UnitCounts, UnitRecord, UsedUnits
+from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.serving import Chances, Serving
-from understudy.logs.runs.study import CertificatePath, Study
+from understudy.logs.runs.study import Study
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,

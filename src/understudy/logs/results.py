@@ -5,6 +5,7 @@ Reports and figures are above this module, and are imported when they are used.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Certified
+from understudy.certificates import Certified, JointCertificate, SegmentCertificates
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.outcomes import Obstacle, VerdictKind, VerdictOutcome
 from understudy.logs.evaluation.target_policies import DisjointActions
-from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
 
@@ -118,6 +120,12 @@ class LearnResult(Result):
         return "cannot tell" if self.certified is None else self.coverage.verdicts[0].kind
 
     @property
+    def outcome(self) -> VerdictOutcome:
+        """What the verdict comes to."""
+        known = self.certified is not None
+        return self.coverage.verdicts[0].outcome if known else VerdictOutcome.CANNOT_TELL
+
+    @property
     def obstacle(self) -> Obstacle | None:
         """The reason why no decision is possible, if there is one."""
         if self.certified is not None:
@@ -150,7 +158,10 @@ class CertifyResult(Result):
     """The off-policy evaluation of one fixed policy.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    is given if policy and log have no action in common.
+    is given if policy and log have no action in common. `learned` is the policy of `learn` that was
+    evaluated as it is. `joint` has the certificates of guardrails, and `segments` those of
+    segments, each None where there are none. If several policies were compared, this one has the
+    largest certain gain, and `coverage.verdicts` has them all.
     """
 
     name: str
@@ -160,6 +171,9 @@ class CertifyResult(Result):
     kind: PropensitySource
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
+    learned: Policy | None = None
+    joint: JointCertificate | None = None
+    segments: SegmentCertificates | None = None
 
     @property
     def average(self) -> Array | None:
@@ -169,6 +183,11 @@ class CertifyResult(Result):
     def verdict(self) -> VerdictKind:
         """'promote', 'not yet', 'worse' or 'cannot tell'."""
         return self.coverage.verdicts[0].kind
+
+    @property
+    def outcome(self) -> VerdictOutcome:
+        """What the verdict comes to."""
+        return self.coverage.verdicts[0].outcome
 
     @property
     def warnings(self) -> list[str]:
@@ -210,6 +229,9 @@ class CoverageResult(Result):
         from understudy.report.words import describe_coverage  # noqa: PLC0415 - presentation is above
 
         return describe_coverage(self.coverage)
+
+
+PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
 def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:

@@ -23,14 +23,17 @@ from types import ModuleType
 from typing import Any, Self
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
-from understudy.constraints import SMALLEST_PROBABILITY
+from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidLog, shorten
 from understudy.logs.schema import (
     ELIGIBLE,
     FILE,
     ID,
+    LOG,
+    METRIC,
     PROPENSITY,
     REWARD,
     ROLE_OPTIONS,
@@ -287,6 +290,15 @@ def parse_numbers(column: BoundedColumn, values: pl.Series) -> pl.Series:
     return numbers
 
 
+def metric_values(frame: pl.DataFrame, name: str) -> Array:
+    """The numbers in the column of a metric, nan where one is missing or is no number."""
+    column = frame[name]
+    require_numbers(LOG, name, narwhals_type(column.dtype))
+    text = isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
+    numbers = parse_numbers(BoundedColumn(name, 0.0, 1.0, text), column)
+    return np.asarray(numbers.to_numpy(), dtype=np.float64)  # nan where it is null
+
+
 FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
 
 
@@ -408,7 +420,7 @@ def require_numbers(file: str, role: str, dtype: nw.dtypes.DType) -> None:
 def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
     what = "eligible actions" if role == ELIGIBLE else role
     reason = f"its column for the {what} holds {holds}"
-    option = ROLE_OPTIONS.get(role, "--expert")
+    option = "--guardrail" if role.startswith(METRIC) else ROLE_OPTIONS.get(role, "--expert")
     return InvalidLog("log", file, reason, f"name another column with {option}")
 
 

@@ -26,6 +26,8 @@ VECTOR = "propensity_vector"  # the propensities of all actions
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
 EXPERT = "expert."  # the prefix of columns of experts: their probability of the logged action
+METRIC = "metric."  # the prefix of columns of guardrails' metrics
+SEGMENT = "segment."  # the prefix of columns whose values are segments
 ROW_HASH = "hash of the row"  # over the columns of the log, only where rows are compared
 VALUE_HASH = "hash."  # the prefix of hashes of single values, where sticky columns are sought
 UNIT_FAULT = "fault of the unit"  # the reason to reject a row that stands for a unit, or null
@@ -97,7 +99,8 @@ NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflo
 class Columns:
     """The names that a log has for the columns that are read.
 
-    All but `action`, `reward`, `context` and `experts` are None if there is no such column to read.
+    All but `action`, `reward` and those that are several are None if there is no such column to
+    read. A column of segments may be a context too.
 
     >>> Columns(reward="click", context=("age",)).names()
     ['action', 'click', 'propensity', 'age']
@@ -114,9 +117,12 @@ class Columns:
     experts: tuple[str, ...] = ()
     unit: str | None = None
     propensity_vector: str | None = None
+    metrics: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = self.names()
+        names = [name for role, name in self.roles() if not role.startswith(SEGMENT)]
+        names += [name for name in self.segments if name not in self.context]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise InvalidArgument(
@@ -124,8 +130,8 @@ class Columns:
             )
 
     def names(self) -> list[str]:
-        """The columns that are read, as the log names them."""
-        return [name for _, name in self.roles()]
+        """The columns that are read, as the log names them, each once."""
+        return list(dict.fromkeys(name for _, name in self.roles()))
 
     def selection(self) -> list[pl.Expr]:
         """Expressions that select the columns under the names of their roles."""
@@ -147,15 +153,22 @@ class Columns:
         """The role of every column that is read, and its name in the log."""
         roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]
-        contexts = [(CONTEXT + name, name) for name in self.context]
-        return known + contexts + [(EXPERT + name, name) for name in self.experts]
+        several = {
+            CONTEXT: self.context,
+            EXPERT: self.experts,
+            METRIC: self.metrics,
+            SEGMENT: self.segments,
+        }
+        return known + [(kind + name, name) for kind, names in several.items() for name in names]
 
 
 def _remedy(role: str, name: str, names: Sequence[str]) -> str:
     """The remedy for a log without a column."""
     if role.startswith(EXPERT):
         return "pass logs with this column: an expert's probability of the logged action"
-    option = ROLE_OPTIONS.get(role, "--context")
+    several = {METRIC: "--guardrail", SEGMENT: "--segment"}
+    others = (option for kind, option in several.items() if role.startswith(kind))
+    option = ROLE_OPTIONS.get(role) or next(others, "--context")
     alike = [column for column in names if column.strip().lower() == name.strip().lower()]
     remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
     if role == PROPENSITY:

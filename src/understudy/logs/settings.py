@@ -400,12 +400,8 @@ class Settings:
         So a snapshot of 0.5 in a store has the bits of the same state now.
         """
         data: dict[str, Any] = fields_as_data(self)
-        if self.columns.id is None:
-            del data["columns"]["id"]
-        if not self.columns.experts:
-            del data["columns"]["experts"]
-        for name in ("unit", "propensity_vector"):
-            if data["columns"][name] is None:
+        for name, absent in COLUMNS_ABSENT.items():
+            if data["columns"][name] == absent:
                 del data["columns"][name]
         for name, absent in UNITS_ABSENT.items():
             if data[name] == absent:
@@ -446,6 +442,14 @@ class Settings:
         return dataclasses.replace(settings, theorem=theorem)
 
 
+COLUMNS_ABSENT: dict[str, Any] = {
+    "id": None,
+    "experts": [],
+    "unit": None,
+    "propensity_vector": None,
+    "metrics": [],
+    "segments": [],
+}  # of the columns, in policy.json where a run has none, as in release 0.5
 UNITS_ABSENT: dict[str, Any] = {"no_unit": False, "unit_rows": None}  # in older files
 
 # The sentences that 0.5.0 wrote. Those about contexts are left out: they follow from the features.
@@ -481,11 +485,10 @@ def _wanted(data: Any) -> Named | None:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    absent: dict[str, Any] = {"id": None, "experts": [], "unit": None, "propensity_vector": None}
-    columns = fields_from_data(
-        Columns, absent | data, "columns", REMEDY, context=tuple, experts=tuple
-    )
-    needed = {columns.action, columns.reward, *columns.context, *columns.experts}
+    several = dict.fromkeys(("context", "experts", "metrics", "segments"), tuple)
+    columns = fields_from_data(Columns, COLUMNS_ABSENT | data, "columns", REMEDY, **several)
+    needed = {columns.action, columns.reward}
+    needed |= {*columns.context, *columns.experts, *columns.metrics, *columns.segments}
     if logged:
         found = columns.propensity if columns.propensity_vector is None else None
         needed.add(found or columns.propensity_vector)  # type: ignore[arg-type] # checked below

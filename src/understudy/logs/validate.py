@@ -46,10 +46,12 @@ from understudy.logs.schema import (
     EXPERT,
     FILE,
     ID,
+    METRIC,
     PROPENSITY,
     QUARANTINE,
     REWARD,
     ROW,
+    SEGMENT,
     TARGET,
     TIME,
     UNIT_FAULT,
@@ -133,7 +135,8 @@ class Rejected:
 
     `rewards` are those of the rejected rows, 1 where a row has no usable one, which `has_reward`
     tells; `actions` their indices, −1 where a row has none; `propensities` are nan where a row has
-    no usable one, and None if the log has none. `contexts` are theirs, if contexts are read.
+    no usable one, and None if the log has none. `contexts` are theirs, and `beside`
+    has their metrics and segments, as read.
     """
 
     valid: Mask
@@ -142,6 +145,7 @@ class Rejected:
     has_reward: Mask
     propensities: Array | None
     contexts: pl.DataFrame | None = None
+    beside: pl.DataFrame | None = None
 
     def after(self, rows: int) -> Rejected:
         """Drop the first valid rows and the rejected rows before and among them."""
@@ -149,8 +153,10 @@ class Rejected:
         skipped = int((~self.valid[:start]).sum())
         q = None if self.propensities is None else self.propensities[skipped:]
         columns = (self.actions[skipped:], self.rewards[skipped:], self.has_reward[skipped:], q)
-        contexts = None if self.contexts is None else self.contexts[skipped:]
-        return Rejected(self.valid[start:], *columns, contexts)
+        contexts, beside = (
+            None if frame is None else frame[skipped:] for frame in (self.contexts, self.beside)
+        )
+        return Rejected(self.valid[start:], *columns, contexts, beside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +212,22 @@ class ValidatedBatch:
         return self.quarantined[REASON].to_list()
 
     def contexts(self) -> pl.DataFrame:
-        return _contexts_of(self.frame)
+        return _columns_of(self.frame, CONTEXT)
+
+    def beside(self) -> pl.DataFrame:
+        """The metrics and segments of all rows, also of rejected ones, as read."""
+        valid = _columns_of(self.frame, METRIC, SEGMENT)
+        if self.rejected is None:
+            return valid
+        assert self.rejected.beside is not None  # it is read where those of valid rows are
+        rows, places = pl.concat([valid, self.rejected.beside]), self.rejected.valid
+        order = np.empty(len(places), dtype=np.int64)
+        order[places], order[~places] = np.arange(len(valid)), np.arange(len(valid), len(places))
+        return rows[order]
 
 
-def _contexts_of(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select(name for name in frame.columns if name.startswith(CONTEXT))
+def _columns_of(frame: pl.DataFrame, *kinds: str) -> pl.DataFrame:
+    return frame.select(name for name in frame.columns if name.startswith(kinds))
 
 
 def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
@@ -259,7 +276,8 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
             unit[~valid],
             usable[~valid],
             rejected_q,
-            _contexts_of(rejected),
+            _columns_of(rejected, CONTEXT),
+            _columns_of(rejected, METRIC, SEGMENT),
         ),
         None if table is None else table[valid],
     )

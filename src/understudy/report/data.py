@@ -12,25 +12,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, singledispatch
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, Certified, Window
+from understudy.certificates import AnyCertificate, Certified, Window
 from understudy.formatting import count, counted, percent
 from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
-from understudy.logs.evaluation.repeated_rows import RepeatedRows
-from understudy.logs.evaluation.sticky_columns import StickyColumns
-from understudy.logs.evaluation.verdicts import (
-    Coverage,
+from understudy.logs.evaluation.outcomes import (
+    GainBounds,
+    NextStep,
     Obstacle,
     PolicyDecision,
+    Reason,
+    Step,
     Verdict,
     VerdictKind,
+    VerdictOutcome,
 )
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.evaluation.sticky_columns import StickyColumns
+from understudy.logs.evaluation.verdicts import Coverage
+from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.readers.units import UnitCounts
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
@@ -115,7 +122,10 @@ class ActionRow:
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """A policy, and the verdict of the log about it in words and in numbers."""
+    """A policy, and the verdict of the log about it in words and in numbers.
+
+    The fields of a verdict are as in `Report`. `exploration_needed` is in `next_step` too.
+    """
 
     name: str
     words: str
@@ -127,6 +137,12 @@ class CandidateRow:
     estimated_gain: float | None = None
     rows_needed: float | None = None
     exploration_needed: float | None = None
+    outcome: VerdictOutcome | None = None
+    reason: Reason | Obstacle | None = None
+    standard_error: float | None = None
+    visible_gain: float | None = None
+    gain: GainBounds | None = None
+    next_step: NextStep | None = None
 
 
 @dataclass(frozen=True)
@@ -152,11 +168,14 @@ class QuarantinedRow:
 class Report:
     """A report about a log, and about a policy learned from it or certified on it.
 
-    `verdict` has the numbers behind the verdict and the next step, in words; `verdict_kind` gives
-    its `mark`, whose word `headline` may replace. `decision`, `obstacle` and `rows_needed` say the
-    same as data. If the policy depends on the context, the probabilities of its actions are means
-    over the last `averaged_over` rows. `contexts` has groups of contexts, whose intervals hold with
-    `context_confidence`; `columns_left_out` counts columns of contexts that it leaves out.
+    `verdict` has the numbers or the cause behind the outcome, in words, `step` the next step, and
+    `code` Python for it. `outcome`, `reason`, `gain` and `next_step` say the same as data;
+    `verdict_kind`, `decision`, `obstacle`, `estimated_gain` and `rows_needed` say it as in release
+    0.5. `standard_error` is that of the estimated gain, and `visible_gain` the gain that so many
+    rows would show. If the policy depends on the context, the probabilities of its actions are
+    means over the last `averaged_over` rows. `contexts` has groups of contexts, whose intervals
+    hold with `context_confidence`; `columns_left_out` counts columns of contexts that it leaves
+    out. `details` are facts for experts.
     """
 
     title: str
@@ -165,8 +184,10 @@ class Report:
     generated_by: str
     generated_at: str
     subtitle: str = ""
-    headline: str = ""
+    step: str = ""
+    code: str = ""
     facts: Sequence[tuple[str, str]] = ()
+    details: Sequence[tuple[str, str]] = ()
     assumptions: Sequence[str] = ()
     certificate: CertificateCurve | None = None
     actions: Sequence[ActionRow] = ()
@@ -185,6 +206,12 @@ class Report:
     obstacle: Obstacle | None = None
     estimated_gain: float | None = None
     rows_needed: float | None = None
+    outcome: VerdictOutcome | None = None
+    reason: Reason | Obstacle | None = None
+    standard_error: float | None = None
+    visible_gain: float | None = None
+    gain: GainBounds | None = None
+    next_step: NextStep | None = None
     calibration: CalibrationFinding | None = None
     drift: DriftFinding | None = None
     repeated_rows: RepeatedRows | None = None
@@ -194,15 +221,18 @@ class Report:
 
     @property
     def mark(self) -> Mark:
-        """Sign, word and style of the verdict."""
-        mark = MARKS[self.verdict_kind]
-        return mark._replace(word=self.headline) if self.headline else mark
+        """Sign, word and style of the outcome."""
+        return words.COVERAGE if self.outcome is None else MARKS[self.outcome]
+
+    @property
+    def said(self) -> str:
+        """The numbers or the cause behind the outcome, and the next step."""
+        return f"{self.verdict} {self.step}".rstrip()
 
     @property
     def words(self) -> str:
         """The verdict in a line: its word, where something was to be decided, and the numbers."""
-        decided = self.verdict_kind != "coverage"
-        return f"{self.mark.word}. {self.verdict}" if decided else self.verdict
+        return self.said if self.outcome is None else f"{self.mark.word}. {self.said}"
 
     @cached_property
     def has_policy(self) -> bool:
@@ -261,10 +291,20 @@ def _report_learned(result: LearnResult) -> Report:
         facts=[*facts, *proven],
         assumptions=[*words.assumptions(policy), *_about_runs(result)],
         averaged_over=None if policy.contextual is None else min(LAST, policy.rows),
+        code=_ramp_code(result, policy, POLICY_FILE),
         **_detail_fields(policy),
         **_verdict_fields(result, result.certified, result.obstacle, UNDERSTUDY),
         **_log_fields(result, files=policy.files),
     )
+
+
+def _ramp_code(result: LearnResult | CertifyResult, policy: Policy | None, name: str) -> str:
+    """Python that plays a promoted policy, if it can be loaded."""
+    if policy is None or result.outcome is not VerdictOutcome.PROMOTE:
+        return ""
+    path = name if Path(name).suffix == Path(POLICY_FILE).suffix else POLICY_FILE
+    columns = [] if policy.contextual is None else list(policy.contextual.encoder.names)
+    return words.ramp_code(path, columns, policy.study.learner.spec.outside)
 
 
 def _about_runs(result: LearnResult) -> list[str]:
@@ -294,6 +334,7 @@ def _report_certified(result: CertifyResult) -> Report:
         assumptions.append(words.FRESH_DRAWS)  # no search sees all: the user may be in no column
     return Report(
         title=f"What this log says about {result.name}",
+        code=_ramp_code(result, result.learned, result.name),
         facts=facts,
         assumptions=assumptions,
         **_verdict_fields(result, result.certified, None, result.name),
@@ -365,7 +406,7 @@ def curve_of(
     )
 
 
-def _bound_of(certificate: Certificate) -> WeightBound | None:
+def _bound_of(certificate: AnyCertificate) -> WeightBound | None:
     """What bounded the weights of a certificate, if all that is known is the certificate."""
     if not isinstance(certificate.behavior, Logged):
         return None if certificate.behavior is None else WeightBound.BEHAVIOR
@@ -404,14 +445,23 @@ def _verdict_fields(
     coverage, bound = result.coverage, result.intake.weight_bound
     if certified is None:
         assert obstacle is not None  # every missing certificate has one
-        explained = words.explain_obstacle(
+        finding, step = words.explain_obstacle(
             obstacle, coverage.refused, coverage.repeated, coverage.sticky
         )
-        return {"verdict": explained, "decision": PolicyDecision.UNKNOWN, "obstacle": obstacle}
+        return {
+            "verdict": finding,
+            "step": step,
+            "decision": PolicyDecision.UNKNOWN,
+            "obstacle": obstacle,
+            "outcome": VerdictOutcome.CANNOT_TELL,
+            "reason": obstacle,
+            "next_step": NextStep(Step.REMOVE_OBSTACLE),
+        }
     found = coverage.verdicts[0]
+    finding, step = words.explain(found, coverage)
     return {
-        "headline": words.headline(found),
-        "verdict": words.explain(found, coverage),
+        "verdict": finding,
+        "step": step,
         "certificate": curve_of(certified, coverage, who, bound) if found.sound else None,
         **_decision_fields(found, coverage.scale),
     }
@@ -434,12 +484,28 @@ def _detail_fields(policy: Policy) -> dict[str, Any]:
 
 
 def _decision_fields(found: Verdict, scale: RewardScale) -> dict[str, Any]:
-    needed = found.sample_size
+    needed, bounds = found.sample_size, found.gain
+
+    def in_units(gain: float | None) -> float | None:
+        return None if gain is None else _none_if_nan(scale.gain(gain))
+
     return {
         "decision": found.decision,
         "obstacle": found.obstacle,
-        "estimated_gain": _none_if_nan(scale.gain(found.estimated_gain)),
+        "estimated_gain": in_units(found.estimated_gain),
         "rows_needed": None if needed is None else needed.rows,
+        "outcome": found.outcome,
+        "reason": found.reason,
+        "standard_error": in_units(found.standard_error),
+        "visible_gain": in_units(found.visible_gain),
+        "gain": GainBounds(
+            in_units(bounds.estimate),
+            in_units(bounds.low),
+            in_units(bounds.high),
+            bounds.since,
+            in_units(bounds.low_since),
+        ),
+        "next_step": found.next_step,
     }
 
 

@@ -132,11 +132,11 @@ def sticky_line(sticky: StickyColumns) -> str:
     return "; ".join(parts) + (f"; and {counted(more, 'other column')}" if more > 0 else "")
 
 
-def explain_sticky(sticky: StickyColumns) -> str:
+def explain_sticky(sticky: StickyColumns) -> tuple[str, str]:
     """The finding about sticky columns, and the remedies for both of its causes.
 
     >>> from understudy.logs.evaluation.sticky_columns import StickyColumn
-    >>> print(explain_sticky(StickyColumns((StickyColumn("user", 9, 9),), 3, "session")))
+    >>> print(*explain_sticky(StickyColumns((StickyColumn("user", 9, 9),), 3, "session")))
     Units of session with the same value of a column seem to have the same action: user (...
     """
     names = [quoted(column.name) for column in sticky.columns if column.name is not None]
@@ -166,8 +166,9 @@ def explain_sticky(sticky: StickyColumns) -> str:
     if 0 < len(names) < len(sticky.columns):
         kept += "; if it drew one for a period, make a column of that, and pass it"
     return (
-        f"{found}: {sticky_line(sticky)}. If production drew an action once {kept}. If it drew one "
-        f"{every}, and {cause} follows from the action, {no_unit}."
+        f"{found}: {sticky_line(sticky)}.",
+        f"If production drew an action once {kept}. If it drew one {every}, and {cause} follows "
+        f"from the action, {no_unit}.",
     )
 
 

@@ -13,11 +13,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from understudy.formatting import plain
 from understudy.report import charts, expert_charts, tables
-from understudy.report.data import CertificateCurve, Report
+from understudy.report.data import CandidateRow, CertificateCurve, Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -74,6 +74,7 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
     macros: Any = environment().get_template("sections.html").module
     picture = _in_two_widths(charts.draw_policy, report.actions) if report.has_policy else ""
     made = {
+        "step": macros.step(report, escape(report.code)),
         "bounds": macros.bounds(report, tables),
         "care": macros.care(report),
         "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
@@ -143,16 +144,22 @@ def show(report: Report, console: Console) -> None:
     """Print a report, the verdict first.
 
     >>> from rich.console import Console
+    >>> from understudy.logs.evaluation.outcomes import VerdictOutcome
     >>> show(Report(title="A log", verdict="Too few rows.", verdict_kind="not yet",
+    ...     outcome=VerdictOutcome.NOT_ENOUGH_DATA, step="Next: go on logging.",
     ...     generated_by="understudy", generated_at="today"), Console(width=80))
     A log
     … Not enough data yet. Too few rows.
+    Next: go on logging.
     No row is quarantined.
     """
     mark, curve = report.mark, report.certificate
     _print_line(console, report.title, style="bold")
     _print_line(console, report.subtitle, style="dim")
     _print_line(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
+    _print_line(console, report.step, style="bold")
+    for line in report.code.splitlines():
+        _print_line(console, f"    {line}")
     for warning in report.warnings:
         _print_line(console, f"! {warning}", style="yellow")
     for assumption in report.assumptions:
@@ -247,6 +254,12 @@ def as_dict(report: Report) -> dict[str, Any]:
         "obstacle": report.obstacle,
         "estimated_gain": report.estimated_gain,
         "rows_needed": report.rows_needed,
+        "outcome": report.outcome,
+        "reason": report.reason,
+        "standard_error": report.standard_error,
+        "visible_gain": report.visible_gain,
+        "gain": None if report.gain is None else report.gain._asdict(),
+        "next_step": None if report.next_step is None else _next_step(report),
         "words": report.words,
         "facts": dict(report.facts),
         "assumptions": list(report.assumptions),
@@ -259,7 +272,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "sticky_columns": None if report.sticky_columns is None else asdict(report.sticky_columns),
         "units": None if report.units is None else asdict(report.units),
         "certificate": None if report.certificate is None else _last_point(report.certificate),
-        "candidates": [asdict(candidate) for candidate in report.candidates],
+        "candidates": [_candidate(candidate) for candidate in report.candidates],
         "actions": [asdict(row) for row in report.actions],
         "contexts": [asdict(row) for row in report.contexts],
         "context_confidence": report.context_confidence,
@@ -268,6 +281,15 @@ def as_dict(report: Report) -> dict[str, Any]:
         "files": [asdict(file) for file in report.files],
     }
     return {key: _without_nan(value) for key, value in found.items()}
+
+
+def _next_step(report: Report) -> dict[str, Any]:
+    assert report.next_step is not None  # the caller has looked
+    return {**asdict(report.next_step), "words": report.step, "code": report.code or None}
+
+
+def _candidate(row: CandidateRow) -> dict[str, Any]:
+    return {**asdict(row), "gain": None if row.gain is None else row.gain._asdict()}
 
 
 def _last_point(curve: CertificateCurve) -> dict[str, Any]:

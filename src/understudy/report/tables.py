@@ -23,7 +23,7 @@ from understudy.formatting import (
     rough_count,
     size,
 )
-from understudy.logs.evaluation.verdicts import VerdictKind
+from understudy.logs.evaluation.outcomes import VerdictKind
 from understudy.logs.rules import RejectReason
 from understudy.protocols import PRODUCTION
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report

@@ -7,12 +7,11 @@ own line (its `__repr__`), since it works without the packages that logs need.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, Certified
+from understudy.certificates import Certified
 from understudy.formatting import (
     FEW_DIGITS,
     count,
@@ -25,18 +24,18 @@ from understudy.formatting import (
     rough_count,
 )
 from understudy.learners import Exp4, LinProdCompact, Model
-from understudy.logs.evaluation.diagnostics import (
-    SampleSize,
+from understudy.logs.evaluation.diagnostics import MOST_EXPLORATION
+from understudy.logs.evaluation.outcomes import (
+    Obstacle,
+    PolicyDecision,
+    Reason,
+    Step,
+    Verdict,
+    VerdictOutcome,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
-from understudy.logs.evaluation.verdicts import (
-    Coverage,
-    Obstacle,
-    PolicyDecision,
-    Verdict,
-    VerdictKind,
-)
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy
 from understudy.logs.rules import (
     AGAINST_LEAST,
@@ -74,13 +73,18 @@ class Mark(NamedTuple):
     style: str
 
 
-MARKS: dict[VerdictKind, Mark] = {
-    "promote": Mark("✓", "Promote", "good"),
-    "not yet": Mark("…", "Not enough data yet", "wait"),
-    "cannot tell": Mark("?", "Cannot tell", "open"),
-    "worse": Mark("✕", "Worse than production", "bad"),
-    "coverage": Mark("i", "Coverage", "open"),
+MARKS = {
+    VerdictOutcome.PROMOTE: Mark("✓", "Promote", "good"),
+    VerdictOutcome.NOT_ENOUGH_DATA: Mark("…", "Not enough data yet", "wait"),
+    VerdictOutcome.NO_VISIBLE_GAIN: Mark("≈", "No visible gain", "open"),
+    VerdictOutcome.WORSE: Mark("✕", "Worse than production", "bad"),
+    VerdictOutcome.GUARDRAIL_BROKEN: Mark("▼", "A guardrail is broken", "bad"),
+    VerdictOutcome.NO_LONGER_CERTAIN: Mark("↓", "No longer certain", "wait"),
+    VerdictOutcome.IMPOSSIBLE: Mark("∅", "Impossible with such a log", "open"),
+    VerdictOutcome.CANNOT_TELL: Mark("?", "Cannot tell", "open"),
+    VerdictOutcome.NOT_CERTIFIED: Mark("–", "Not certified", "open"),
 }
+COVERAGE = Mark("i", "Coverage", "open")  # of a report that decides nothing
 BEHAVIORS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
@@ -160,35 +164,51 @@ BOUND_WEIGHTS = (
     "study, least_propensity or propensity_vectors): then fewer rows are needed"
 )
 LOG_THEM = "Log the propensity of every row."
-NEEDS_PROPENSITIES = (
-    "a certificate needs the propensity of every row. Name its column with --propensity."
-)
+NAME_THEM = "Name their column with --propensity."
 OBSTACLES = {
     Obstacle.BEHAVIOR_CHANGED: (
-        f"Production changed over time, so its propensities cannot be estimated. {LOG_THEM}"
+        "Production changed over time, so its propensities cannot be estimated.",
+        LOG_THEM,
     ),
     Obstacle.CONTRADICTORY_BOUNDS: (
         "The lower and the upper bound contradict each other, so propensities or probabilities are "
-        "wrong. Check where they come from."
+        "wrong.",
+        "Check where they come from.",
     ),
     Obstacle.WRONG_WEIGHTS: (
         "The policy's probabilities, divided by the propensities, do not have a mean of 1, so they "
-        "are not those of a policy over these actions, or propensities are wrong. Log the policy's "
-        "probability of the action that production played."
+        "are not those of a policy over these actions, or propensities are wrong.",
+        "Log the policy's probability of the action that production played.",
     ),
     Obstacle.WRONG_PROPENSITIES: (
-        "The propensities of actions that the policy plays are wrong: see the calibration. Correct "
-        "them, and run this again."
+        "The propensities of actions that the policy plays are wrong: see the calibration.",
+        "Correct them, and run this again.",
     ),
     Obstacle.BEHAVIOR_ESTIMATED: (
-        f"Propensities were estimated from action frequencies, which certifies no gain. {LOG_THEM}"
+        "Propensities were estimated from action frequencies, which certifies no gain.",
+        LOG_THEM,
     ),
     Obstacle.NO_ORDER: (
-        "The rows have no order, and a certificate of what was earned while learning needs one. "
-        "Certify the policy on a later log."
+        "The rows have no order, and a certificate of what was earned while learning needs one.",
+        "Certify the policy on a later log.",
     ),
-    Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS: f"With eligible sets, {NEEDS_PROPENSITIES}",
-    Obstacle.NO_PROPENSITIES_WITH_CONTEXTS: f"With contexts, {NEEDS_PROPENSITIES}",
+    Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS: (
+        "With eligible sets, a certificate needs the propensity of every row.",
+        NAME_THEM,
+    ),
+    Obstacle.NO_PROPENSITIES_WITH_CONTEXTS: (
+        "With contexts, a certificate needs the propensity of every row.",
+        NAME_THEM,
+    ),
+}
+STEPS = {
+    Step.RAMP_UP: ("Next: let the policy make {stages}, and log each stage with its propensities."),
+    Step.KEEP_PRODUCTION: "Next: keep production, and try another policy.",
+    Step.REJECT: "Next: keep production, and do not roll this policy out.",
+    Step.HOLD: "Next: do not raise the policy's share of the decisions, and go on logging.",
+    Step.CORRECT_ROWS: "Next: correct the quarantined {row}s.",
+    Step.CHECK_REWARDS: "Next: check the column of rewards.",
+    Step.CERTIFY: "Next: certify it for a decision.",
 }
 COUNTLESS = 1e15  # rows: no log has so many
 
@@ -196,29 +216,28 @@ COUNTLESS = 1e15  # rows: no log has so many
 # -------------------------------------------------------------------------------------- verdicts
 
 
-def explain(verdict: Verdict, coverage: Coverage) -> str:
-    """The numbers behind a decision, and the next step: one to three sentences.
+class Explanation(NamedTuple):
+    """The numbers or the cause behind an outcome, and the next step, in sentences."""
 
-    The word for the decision itself stands before it (`MARKS`).
+    finding: str
+    step: str
+
+    def __str__(self) -> str:
+        return f"{self.finding} {self.step}"
+
+
+def explain(verdict: Verdict, coverage: Coverage) -> Explanation:
+    """The numbers or the cause behind the outcome of a verdict, and the one next step.
+
+    The word for the outcome itself stands before it (`MARKS`).
     """
-    certificate, needed = verdict.certificate, verdict.sample_size
-    if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
-        return _explain_decision(verdict, certificate, coverage)
-    if verdict.obstacle is not None:
+    if isinstance(verdict.reason, Obstacle):
         return explain_obstacle(
-            verdict.obstacle, coverage.refused, coverage.repeated, coverage.sticky
+            verdict.reason, coverage.refused, coverage.repeated, coverage.sticky
         )
-    assert needed is not None  # every unknown decision has an obstacle or a sample size
-    if verdict.hidden:
-        return _explain_missing_overlap(verdict, needed, coverage)
-    if certificate is None:
-        plays = rough_count(verdict.overlap.effective_sample_size)
-        return (
-            f"The log covers this policy: {counted(verdict.rows, round_noun(coverage))} say as "
-            "much as about "
-            f"{plays} plays of its own. Certify it for a decision."
-        )
-    return _explain_missing_data(verdict, certificate, needed, coverage)
+    return Explanation(
+        _explain_reason(verdict, verdict.reason, coverage), next_step(verdict, coverage)
+    )
 
 
 def round_noun(coverage: Coverage) -> str:
@@ -226,23 +245,12 @@ def round_noun(coverage: Coverage) -> str:
     return "unit" if coverage.by_unit else "row"
 
 
-def headline(verdict: Verdict) -> str:
-    """The decision in a few words; "not yet" where more rows like these would settle it."""
-    needed = verdict.sample_size
-    settled = (
-        verdict.certificate is not None
-        and verdict.gain_is_estimated
-        and needed is not None
-        and 0.0 < needed.rows < math.inf
-    )
-    return MARKS["not yet" if settled else verdict.kind].word
-
-
 def describe_verdict(verdict: Verdict, coverage: Coverage) -> str:
-    """The decision about a policy, and the numbers behind it."""
+    """The outcome of a verdict, the numbers behind it, and the next step."""
     explained = explain(verdict, coverage)
-    covered = verdict.certificate is None and verdict.obstacle is None and not verdict.hidden
-    return explained if covered else f"{headline(verdict)}. {explained}"
+    if verdict.outcome is VerdictOutcome.NOT_CERTIFIED:
+        return str(explained)
+    return f"{MARKS[verdict.outcome].word}. {explained}"
 
 
 def describe_coverage(coverage: Coverage) -> str:
@@ -256,138 +264,212 @@ def explain_obstacle(
     refused: Mapping[str, int],
     repeated: RepeatedRows | None = None,
     sticky: StickyColumns | None = None,
-) -> str:
+) -> Explanation:
     """The reason why a log decides nothing, and the remedy.
 
-    >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"propensity is missing": 3})
-    'Most rows are quarantined (propensity is missing: 3). Check the column of the propensity.'
+    >>> print(explain_obstacle(Obstacle.MOSTLY_REJECTED, {"propensity is missing": 3}))
+    Most rows are quarantined (propensity is missing: 3). Check the column of the propensity.
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
         refused = without_copies(refused)
-        remedy = remedy_for(refused)
-        return (
-            f"Most rows are quarantined ({list_reasons(refused)}). {remedy[0].upper()}{remedy[1:]}."
+        return Explanation(
+            f"Most rows are quarantined ({list_reasons(refused)}).",
+            _sentence(remedy_for(refused)),
         )
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
-        return (
+        return Explanation(
             f"Production's action is unknown in {counted(rows, 'row')}, so its propensities cannot "
-            f"be estimated. {LOG_THEM}"
+            "be estimated.",
+            LOG_THEM,
         )
     if obstacle is Obstacle.WRONG_LEAST_PROPENSITY:
-        remedy = RejectReason.PROPENSITY_BELOW_LEAST.remedy
         rows = sum(refused.get(reason, 0) for reason in AGAINST_LEAST)
         why = f"it contradicts {counted(rows, 'quarantined row')}"
         if not rows:
             why = "actions that the policy plays occur too rarely for it (see the coverage)"
-        return (
-            f"The declared least propensity is wrong: {why}. {remedy[0].upper()}{remedy[1:]} (a "
-            "live study: create it again, with a smaller least_propensity or none)."
+        remedy = RejectReason.PROPENSITY_BELOW_LEAST.remedy
+        live = "(a live study: create it again, with a smaller least_propensity or none)"
+        return Explanation(
+            f"The declared least propensity is wrong: {why}.", _sentence(f"{remedy} {live}")
         )
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding
-        return (
-            f"Rows seem to be copies of each other: {repeated_line(repeated)}. If they have ids, "
-            "name their column with --id; if they are separate decisions, pass --repeated-rows "
-            "allow."
+        return Explanation(
+            f"Rows seem to be copies of each other: {repeated_line(repeated)}.",
+            "If they have ids, name their column with --id; if they are separate decisions, pass "
+            "--repeated-rows allow.",
         )
     if obstacle is Obstacle.STICKY_COLUMNS:
         assert sticky is not None  # it is the finding
-        return explain_sticky(sticky)
-    return OBSTACLES[obstacle]
+        return Explanation(*explain_sticky(sticky))
+    return Explanation(*OBSTACLES[obstacle])
 
 
-def _explain_decision(verdict: Verdict, certificate: Certificate, coverage: Coverage) -> str:
-    scale, row = coverage.scale, round_noun(coverage)
-    n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
-    estimated = gain(scale.gain(verdict.estimated_gain))
-    if verdict.decision is PolicyDecision.WORSE and certificate.gain_upper is not None:
-        most = most_gain(scale.gain(certificate.gain_upper / n))
-        return f"Estimated gain {estimated} per {row}; it is at most {most} with {sure}."
-    if verdict.decision is PolicyDecision.WORSE:
-        production = certificate.least_production(verdict.earned)
-        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, production))
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+def _explain_reason(verdict: Verdict, reason: Reason, coverage: Coverage) -> str:
+    """The estimate and its bounds first, or the cause that keeps a log from having them."""
+    row, hidden = round_noun(coverage), percent(verdict.hidden)
+    none_would = f"so no number of such {row}s would show a gain"
+    causes = {
+        Reason.TOO_FEW_ROWS: (
+            f"{counted(verdict.rows, row)} are too few to show what the policy would earn."
+        ),
+        Reason.NO_REWARDS: (
+            "Every reward is the lowest there is, so policies do not differ in this log."
+        ),
+        Reason.SAME_AS_PRODUCTION: (
+            "The policy plays as production does, so there is no gain to show."
+        ),
+        Reason.DETERMINISTIC_PRODUCTION: (
+            f"Production was deterministic: it could play only one action in each {row}, "
+            f"{none_would}."
+        ),
+        Reason.UNSEEN_ACTIONS: (
+            f"{hidden} of the policy's plays are actions that the log never shows, {none_would}."
+        ),
+        Reason.RARE_ACTIONS: (
+            f"{hidden} of the policy's plays are rare or impossible in these {row}s, {none_would}."
+        ),
+        Reason.NO_CERTIFICATE: (
+            f"The log covers this policy: {counted(verdict.rows, row)} say as much as about "
+            f"{rough_count(verdict.overlap.effective_sample_size)} plays of its own."
+        ),
+    }
+    if reason in causes:
+        return causes[reason]
+    bounds = _bounds(verdict, coverage)
+    if reason is Reason.GAIN_IS_LOST:
+        at = verdict.certificate and verdict.certificate.promoted_at
+        when = f" after {row} {count(at)}" if at else ""
+        return f"A gain was certain{when}, and over all {row}s it is not any more. {bounds}."
+    if reason is Reason.WITHIN_ONE_STANDARD_ERROR:
+        scale = coverage.scale
+        error = number(scale.gain(verdict.standard_error), FEW_DIGITS)
+        compared = f": not above its standard error, {error}" if verdict.standard_error > 0 else ""
+        visible = number(scale.gain(verdict.visible_gain), FEW_DIGITS)
+        could = ""
+        if verdict.visible_gain <= 1.0:
+            could = f" So many {row}s usually show a gain of {visible} or more."
+        return f"{bounds}{compared}.{could}"
+    if reason is Reason.QUARANTINED_ROWS:
         return (
-            f"Estimated gain {estimated} per {row}. The policy earns at most {most} per {row}, "
-            f"production at least {least} ({sure})."
+            f"{count(verdict.rejected)} of {counted(verdict.rows, row)} are quarantined, and count "
+            f"with the worst that they may have been, {none_would}. {bounds}."
         )
-    window = certificate.window
-    assert window is not None  # a promotion has one
-    least = least_gain(scale.gain(window.gain))
-    at = certificate.promoted_at
-    when = f" A gain was first certain after {row} {count(at)}." if at else ""
-    if window.start == 1:
-        return f"The gain is at least {least} per {row} with {sure} (estimated {estimated}).{when}"
+    return f"{bounds}."
+
+
+def _bounds(verdict: Verdict, coverage: Coverage) -> str:
+    """The estimated gain, and its bounds with their confidence."""
+    scale, row, sure = coverage.scale, round_noun(coverage), percent(verdict.confidence)
+    found = verdict.gain
+    least, most = (None if x is None else scale.gain(x) for x in (found.low, found.high))
+    estimate = gain(scale.gain(verdict.estimated_gain))
+    if found.since is not None and verdict.decision is PolicyDecision.BETTER:
+        late = least_gain(scale.gain(found.low_since or 0.0))
+        return (
+            f"Gain per {row} since {row} {count(found.since)}: at least {late} with {sure} "
+            f"confidence (estimated {estimate} over all {row}s)"
+        )
+    if most is None and verdict.decision is PolicyDecision.WORSE and verdict.certificate:
+        production = verdict.certificate.least_production(verdict.earned)
+        totals = verdict.certificate.upper, production
+        highest, lowest = (number(scale.reward(x / verdict.rows)) for x in totals)
+        return (
+            f"Estimated gain {estimate} per {row}: the policy earns at most {highest}, production "
+            f"at least {lowest} ({sure} confidence)"
+        )
+    if least is None:
+        return f"Estimated gain {estimate} per {row}"
+    if most is None:
+        return f"Estimated gain {estimate} per {row} ({sure}: at least {least_gain(least)})"
     return (
-        f"Since {row} {count(window.start)} the gain is at least {least} per {row} with {sure}; "
-        f"over all {row}s it is estimated at {estimated}.{when}"
+        f"Estimated gain {estimate} per {row} (at least {least_gain(least)}, at most "
+        f"{most_gain(most)}, each with {sure})"
     )
 
 
-def _explain_missing_data(
-    verdict: Verdict, certificate: Certificate, needed: SampleSize, coverage: Coverage
-) -> str:
-    scale, row = coverage.scale, round_noun(coverage)
-    if not needed.rows and not certificate.evidence.totals[0]:  # Σ R
-        return "Every reward is the lowest there is, so policies do not differ in this log."
-    if not needed.rows:
-        return "The policy plays as production does, so there is no gain to show."
-    wanted = _wanted(needed, coverage)
-    if math.isinf(needed.rows) and verdict.rejected:
+def next_step(verdict: Verdict, coverage: Coverage) -> str:
+    """The one next step of a verdict without an obstacle."""
+    row, found = round_noun(coverage), verdict.next_step
+    if found.step is Step.EXPLORE:
+        needed = verdict.sample_size
+        assert needed is not None  # an outcome that asks for exploration has it
+        share, longer = 100.0 * (found.exploration or 0.0), ""
+        if found.exploration == MOST_EXPLORATION:
+            longer = f", for more {row}s than these"
+        wanted = number(coverage.scale.gain(needed.gain), FEW_DIGITS)
         return (
-            f"No number of such {row}s would show {wanted}: {count(verdict.rejected)} of "
-            f"{counted(verdict.rows, row)} are quarantined, and count with the worst that they "
-            f"may have been. Correct those {row}s."
+            f"Next: let production follow the policy in about {share:.2g} % of its decisions"
+            f"{longer}, and log their propensities; then a gain of {wanted} per {row} would show."
         )
-    estimated = gain(scale.gain(verdict.estimated_gain))
-    least = least_gain(scale.gain((certificate.gain or 0.0) / certificate.rounds))
-    sure = percent(verdict.confidence)
-    bounds = f"{sure}: at least {least}"
-    if certificate.gain_upper is not None:
-        most = most_gain(scale.gain(certificate.gain_upper / certificate.rounds))
-        bounds = f"at least {least}, at most {most}, each with {sure}"
-    found = f"{_once_ahead(certificate, row)}Estimated gain {estimated} per {row} ({bounds})."
-    rows = _about_rows(needed.rows, row)
-    if verdict.gain_is_estimated:
-        return f"{found} {rows} like these would settle it."
-    if needed.rows <= verdict.rows:
-        return f"{found} {rows} would have shown {wanted}; a smaller gain takes more."
-    return f"{found} {rows} like these would show {wanted}."
+    if found.step is Step.LOG_MORE_ROWS:
+        if found.rows is None:
+            return "Next: go on logging, and run this again."
+        if found.rows <= verdict.rows:
+            return f"Next: go on logging; about as many {row}s again should settle it."
+        rows = _about_rows(found.rows, row)
+        return f"Next: go on logging; about {rows} like these, in all, should settle it."
+    return STEPS[found.step].format(row=row, stages=_stages(found.shares))
 
 
-def _once_ahead(certificate: Certificate, row: str) -> str:
-    if not certificate.promoted:
+def _stages(shares: tuple[float, ...]) -> str:
+    """The shares of a ramp.
+
+    >>> _stages((0.01, 0.1, 1.0))
+    '1 % of the decisions, then 10 %, 100 %'
+    """
+    if not shares:
         return ""
-    when = f" after {row} {count(certificate.promoted_at)}" if certificate.promoted_at else ""
-    return f"The policy was ahead of production{when}, but no gain is certain over all {row}s. "
-
-
-def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, coverage: Coverage) -> str:
-    row = round_noun(coverage)
-    wanted, rows = _wanted(needed, coverage), _about_rows(needed.rows, row)
-    what = f"rare or impossible in these {row}s"
-    if verdict.plays_unseen:
-        what = "actions that the log never shows"
-    if needed.rows > verdict.rows:
-        step = f"{rows}, half of them played by the policy, would show {wanted}."
-    else:
-        explored = 100.0 * (needed.exploration or 0.0)
-        step = (
-            f"If production followed the policy in about {explored:.2g} % of as many {row}s, "
-            f"{wanted} would show."
-        )
-    return f"{percent(verdict.hidden)} of the policy's plays are {what}. {step}"
-
-
-def _wanted(needed: SampleSize, coverage: Coverage) -> str:
-    least = number(coverage.scale.gain(needed.gain), FEW_DIGITS)
-    return f"a gain of {least} per {round_noun(coverage)}"
+    first, *rest = map(percent, shares)
+    return f"{first} of the decisions, then {', '.join(rest)}"
 
 
 def _about_rows(rows: float, row: str) -> str:
     if rows >= COUNTLESS:
-        return f"More than a quadrillion {row}s"
-    return f"About {rough_count(rows)} {row}{'' if round(rows) == 1 else 's'}"
+        return f"a quadrillion {row}s or more"
+    return f"{rough_count(rows)} {row}{'' if round(rows) == 1 else 's'}"
+
+
+def ramp_code(name: str, columns: Sequence[str] = (), outside: Sequence[str] = ()) -> str:
+    """Python that loads a promoted policy and draws from it.
+
+    `columns` are those of its contexts, `outside` the names of what it follows in part.
+
+    >>> print(ramp_code("policy.json", ["age"]))
+    import numpy as np
+    import understudy as us
+    <BLANKLINE>
+    rng = np.random.default_rng()
+    policy = us.logs.Policy.load('policy.json')
+    label, probability = policy.draw({'age': ...}, rng=rng)
+    # Where the policy plays in a share s of the decisions, log the propensity
+    # s * probability + (1 - s) * (production's probability of this label).
+    """
+    arguments = []
+    if columns:
+        arguments.append("{" + ", ".join(f"{column!r}: ..." for column in columns) + "}")
+    arguments.append("rng=rng")
+    if PRODUCTION in outside:
+        arguments.append("production={...}")
+    if experts := [one for one in outside if one != PRODUCTION]:
+        arguments.append("experts={" + ", ".join(f"{one!r}: ..." for one in experts) + "}")
+    return "\n".join(
+        (
+            "import numpy as np",
+            "import understudy as us",
+            "",
+            "rng = np.random.default_rng()",
+            f"policy = us.logs.Policy.load({name!r})",
+            f"label, probability = policy.draw({', '.join(arguments)})",
+            "# Where the policy plays in a share s of the decisions, log the propensity",
+            "# s * probability + (1 - s) * (production's probability of this label).",
+        )
+    )
 
 
 def describe_certificate(certified: Certified, coverage: Coverage, who: str, when: str) -> str:

@@ -55,7 +55,7 @@ def test_a_gain_that_only_a_window_shows(tmp_path: Path) -> None:
     assert (found["centered_rounds"], found["rules"], found["rounds"]) == (n, 2, n)
     page = views.view("study")
     assert page["kind"] == "promote"
-    assert f"the gain is that since round {window.start}" in page["verdict"]
+    assert f"Gain per row since row {window.start}: at least" in page["verdict"]
     assert f"gain since round {window.start}" in page["fragments"]["bounds"]
     assert f"not since round {window.start} alone" in page["fragments"]["certificate"]
     assert views.summary("study")["verdict"] == page["verdict"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.live.simulated_service import viewed
 from tests.support.live.single_study import Event
 from tests.support.markup import Element, tree
-from tests.support.reports import SAMPLES, action_rows, render_page, sample
+from tests.support.reports import SAMPLES, action_rows, plain, render_page, sample
 from tests.support.strategies import quick
 from understudy.report import CandidateRow
 
@@ -39,54 +39,20 @@ def tags(payload: dict[str, Any]) -> list[list[tuple[str, list[str]]]]:
     return [[(e.tag, sorted(e.attributes)) for e in part.every("*")] for part in parts(payload)]
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("promoted", "Promote: since 3 May 2026, with 95 % confidence."),
-        (
-            "contextual",
-            "Worse than production: With 95 % confidence the understudy would have earned at most "
-            "0.428 a round, where production earned 0.61.",
-        ),
-        (
-            "undecided",
-            "Cannot tell: 63 % of what the policy plays are actions that the log never shows.",
-        ),
-        (
-            "waiting",
-            "Not enough data yet: The understudy looks better than production, but 8,000 rows do "
-            "not show it with 95 % confidence.",
-        ),
-    ],
-)
-def test_a_verdict_is_one_sentence_of_its_kind(name: str, sentence: str) -> None:
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_verdict_is_the_sentence_of_its_report(name: str) -> None:
     report = sample(name)
-    said = replace(viewed(report), promoted_since=MAY).summary()
-    assert (said["kind"], said["verdict"]) == (report.verdict_kind, sentence)
+    said = viewed(report).summary()
+    assert said["kind"] == report.verdict_kind
+    assert (said["word"], said["why"]) == (report.mark.word, plain(report.said))
+    assert said["verdict"] == plain(f"{report.mark.word}: {report.said}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        ("not yet", "Not enough data yet"),
-        ("cannot tell", "Cannot tell"),
-        ("worse", "Worse than production"),
-    ],
-)
-def test_the_words_of_a_report_follow_the_word_of_its_kind(kind: Any, word: str) -> None:
-    """Whatever they are: they are shown, not read."""
-    words = "This log cannot tell: The understudy: 50 rows."
-    report = replace(sample("promoted"), verdict_kind=kind, verdict=words)
-    assert viewed(report).summary()["verdict"] == f"{word}: {words}"
-
-
-def test_a_promotion_says_how_sure_it_is() -> None:
-    assert viewed(PROMOTED).summary()["verdict"] == "Promote: with 95 % confidence."
-
-
-def test_without_a_certificate_nothing_is_made_up() -> None:
-    report = replace(sample("promoted"), certificate=None, verdict="It is better.")
-    assert viewed(report).summary()["verdict"] == "Promote: It is better."
+def test_a_promotion_says_since_when_a_gain_is_certain() -> None:
+    said = replace(viewed(PROMOTED), promoted_since=MAY).summary()["verdict"]
+    assert said == f"Promote: {PROMOTED.said} A gain was first certain on 3 May 2026."
+    worse = replace(viewed(sample("contextual")), promoted_since=MAY).summary()["verdict"]
+    assert "first certain" not in worse
 
 
 def test_before_anything_is_learned_the_page_says_what_is_waited_for() -> None:
@@ -109,7 +75,7 @@ def test_before_anything_is_learned_the_page_says_what_is_waited_for() -> None:
 def test_a_day_is_that_of_universal_time(moment: datetime, minutes: int) -> None:
     there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     said = replace(viewed(PROMOTED), promoted_since=there).summary()["verdict"]
-    day = said.removeprefix("Promote: since ").partition(",")[0]
+    day = said.rpartition(" on ")[2].removesuffix(".")
     again = datetime.strptime(f"{day} +0000", "%d %B %Y %z")
     assert there - again < timedelta(days=1)
     assert there >= again

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from understudy.formatting import count, counted, number, percent, plain
+from understudy.formatting import count, counted, number, plain
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import UNIT, VECTOR, StudySpec
 from understudy.live.store.records import moment
 from understudy.live.web.study_json import StudyNow, describe, isoformat
-from understudy.logs.evaluation.verdicts import VerdictKind
+from understudy.logs.evaluation.outcomes import VerdictKind, VerdictOutcome
 from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.render import environment, sections
@@ -77,12 +77,14 @@ class StudyView:
             return "warming up", WARMING_UP, f"{left} {prepare} the contexts."
         if report is None:
             return "waiting", WAITING, "no reward is known yet."
-        if report.verdict_kind != "promote" or report.certificate is None:
-            return report.verdict_kind, report.mark, report.verdict
-        when = "" if self.promoted_since is None else f"since {_day(self.promoted_since)}, "
-        confidence, window = percent(report.certificate.confidence), report.certificate.window
-        since = "" if window is None else f"; the gain is that since round {count(window.start)}"
-        return "promote", report.mark, f"{when}with {confidence} confidence{since}."
+        since = self.promoted_since
+        if since is None or report.outcome not in (
+            VerdictOutcome.PROMOTE,
+            VerdictOutcome.NO_LONGER_CERTAIN,
+        ):
+            return report.verdict_kind, report.mark, report.said
+        when = f"A gain was first certain on {_day(since)}."
+        return report.verdict_kind, report.mark, f"{report.said} {when}"
 
     def summary(self) -> dict[str, Any]:
         """The study in a list of them."""

@@ -42,11 +42,29 @@ mean reward of the policy. Hence n rows suffice with about
 
     ε = 2 r̄ log(m/δ) / (n g²).
 
-Above ε = ½ there are too few rows: with half of them E[d²] ≈ r̄, and the gain over what was played
-is g/2, so that about n = 8 r̄ log(m/δ) / g² rows are needed.
+Above ε = ½ there are too few rows, and the policy would be tested rather than explored: ½ it is, in
+a longer log. Such a log has other rows, so that no number of rows like these stands for it.
+
+The same equation, solved for g, says which gain n rows would show: √(2 E[d²] log(m/δ)/n).
 
 A rejected row has d = −R, with R = 1 if its reward is unknown: if s of the rows are rejected, with
 a mean reward of r̄ₛ, then a gain of g in the others is one of (1 − s) g − s r̄ₛ, which may be none.
+
+*Standard error.* The estimated gain is Σ w R/Σ w − Σ R/n: self-normalised, and paired, since both
+means are of the same rows. By the delta method it has the variance Σ_t ψ_t²/n², with
+
+    ψ = A w (R − μ) − (R − r̄),    A = n/Σ w,    μ = Σ w R/Σ w,    r̄ = Σ R/n.
+
+The rewards of an action a with mean m_a have a variance of at most v_a = m_a (1 − m_a), which is
+that of rewards of 0 and 1. If propensities do not depend on rewards within an action, then for
+w = π(a)/q, with N_a the rows of the action,
+
+    Σ ψ² = Σ_a [A² π_a² Σ 1/q² (v_a + (m_a − μ)²) + N_a (v_a + (m_a − r̄)²)
+                − 2 A π_a Σ 1/q (v_a + (m_a − μ)(m_a − r̄))].
+
+Of a policy that depends on the row, only Σ R, Σ w R, Σ w and Σ w² are known. With v, the larger
+one of μ (1 − μ) and r̄ (1 − r̄), in place of the mean of (R − c)² for the rows of any weight,
+Σ ψ² = v Σ (A w − 1)² = v (A² Σ w² − n).
 """
 
 from __future__ import annotations
@@ -60,7 +78,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.certificates import Certificate
+from understudy.certificates import AnyCertificate
 from understudy.certificates.evidence import LARGEST_BET
 from understudy.certificates.targets import largest_ratio
 from understudy.constraints import Array
@@ -189,7 +207,7 @@ FAR = 5.0
 FEWEST_WEIGHTS = 100  # so many that their mean is near normal
 
 
-def weights_are_wrong(certificate: Certificate, rejected: int) -> bool:
+def weights_are_wrong(certificate: AnyCertificate, rejected: int) -> bool:
     """Whether the weights w of a policy cannot have a mean of 1, or of 1 at most without centers.
 
     Far more than n is impossible with right probabilities. Far less is so if every action of the
@@ -368,8 +386,8 @@ class Overlap:
 class SampleSize:
     """The number of rows that show a gain of `gain` a row.
 
-    `rows` is 0 if there can be no gain, infinite if no number suffices. If the log shows nothing
-    of a policy, production plays it in these rows with probability `exploration`.
+    `rows` is 0 if there can be no gain, infinite if no number suffices. Then, in as many rows as
+    there are, production plays the policy with probability `exploration`.
     """
 
     gain: float
@@ -402,8 +420,16 @@ def second_moment(sums: ActionStatistics, policy: Array, center: float = 0.0) ->
     return max(0.0, float(total) / max(sums.rows, 1))
 
 
+def difference_moment(sums: ActionStatistics, difference: Array, center: float) -> float:
+    """`second_moment` for d = (π − π₀)/q (R − c), the difference of two fixed policies."""
+    seen = sums.counts > 0
+    means = sums.weighted[seen] / sums.weights[seen] * (1.0 - 2.0 * center) + center**2
+    total = (means * difference[seen] ** 2 * sums.squares[seen]).sum()
+    return max(0.0, float(total)) / max(sums.rows, 1)
+
+
 def overlap_of_rows(
-    certificate: Certificate, sums: ActionStatistics, center: float = 0.0
+    certificate: AnyCertificate, sums: ActionStatistics, center: float = 0.0
 ) -> tuple[Overlap, float]:
     """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
 
@@ -418,6 +444,46 @@ def overlap_of_rows(
     mean = earned / read * (1.0 - 2.0 * center) + center**2  # of (R − c)², with R for R²
     moment = mean * max(0.0, squares - 2.0 * weights + read) / read
     return Overlap(None, certificate.effective_sample_size, estimate, hidden), moment
+
+
+def gain_error(policy: Array, sums: ActionStatistics) -> float:
+    """The standard error of the estimated gain of a fixed policy; nan without any of its plays.
+
+    >>> counts, rewards = np.array([500, 500]), np.array([250.0, 250.0])
+    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
+    >>> round(gain_error(np.array([0.0, 1.0]), sums), 4)  # √(¼/500 + ¼/1000 − 2·¼/1000)
+    0.0158
+    """
+    seen = sums.counts > 0
+    N, weights, squares, pi = (
+        column[seen] for column in (sums.counts, sums.weights, sums.squares, policy)
+    )
+    weight, n = float((pi * weights).sum()), sums.rows
+    if not weight:
+        return math.nan
+    mean = sums.weighted[seen] / weights
+    normaliser = n / weight
+    own = mean - float((pi * sums.weighted[seen]).sum()) / weight
+    played = mean - float(sums.rewards.sum()) / n
+    variance = mean * (1.0 - mean)
+    total = (
+        (normaliser * pi) ** 2 * squares * (variance + own**2)
+        - 2.0 * normaliser * pi * weights * (variance + own * played)
+        + N * (variance + played**2)
+    ).sum()
+    return math.sqrt(max(0.0, float(total))) / n
+
+
+def gain_error_of_rows(certificate: AnyCertificate, sums: ActionStatistics) -> float:
+    """The standard error of the estimated gain of a policy that depends on the row."""
+    _, weighted, weights, squares = certificate.evidence.totals.tolist()
+    n = sums.rows
+    if not weights or not n:
+        return math.nan
+    means = np.clip([weighted / weights, float(sums.rewards.sum()) / n], 0.0, 1.0)
+    variance = float((means * (1.0 - means)).max())
+    spread = max(0.0, squares * (n / weights) ** 2 - n)
+    return math.sqrt(variance * spread) / n
 
 
 def rows_for(
@@ -446,18 +512,39 @@ def rows_for(
     return _budget(confidence) / grown if grown > 0.0 else math.inf  # it may be no double
 
 
+def visible_gain(
+    second_moment: float,
+    rows: int,
+    confidence: float = 0.95,
+    rejected: tuple[float, float] = (0.0, 0.0),
+) -> float:
+    """The gain for which `rows_for` gives this number of `rows`; nan if there is none.
+
+    >>> round(visible_gain(second_moment=0.5, rows=609), 3)
+    0.1
+    """
+    share, reward = rejected
+    if second_moment <= NEGLIGIBLE or not rows or share >= 1.0:
+        return math.nan
+    spread = (1.0 - share) * second_moment + share * reward
+    grown = _budget(confidence) / rows
+    left = math.sqrt(2.0 * spread * grown)
+    if left > LARGEST_BET * spread:
+        left = (grown + LARGEST_BET**2 * spread / 2.0) / LARGEST_BET
+    return (left + share * reward) / (1.0 - share)
+
+
 def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0.95) -> SampleSize:
-    """ε = 2 r̄ log(m/δ)/(n g²) for n `rows`; if that is above ½, the rows that ε = ½ needs.
+    """ε = 2 r̄ log(m/δ)/(n g²) for n `rows`, at most ½; no number of rows like these would do.
 
     >>> round(exploration_for(reward=0.35, gain=0.05, rows=20_000).exploration, 4)
     0.0852
-    >>> round(exploration_for(reward=0.35, gain=0.05, rows=100).rows)
-    6817
+    >>> exploration_for(reward=0.35, gain=0.05, rows=100)
+    SampleSize(gain=0.05, rows=inf, exploration=0.5)
     """
     needed = 2.0 * reward * _budget(confidence) / gain / gain  # the square may be no double
-    if rows and needed / rows <= MOST_EXPLORATION:
-        return SampleSize(gain, rows, needed / rows)
-    return SampleSize(gain, 4.0 * needed, MOST_EXPLORATION)
+    share = needed / rows if rows else MOST_EXPLORATION
+    return SampleSize(gain, math.inf, min(share, MOST_EXPLORATION))
 
 
 def _budget(confidence: float) -> float:

@@ -18,12 +18,13 @@ from understudy.learners.outside_policies import LEAST_SHARE, best_actions
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.questions import Always, Question
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
 from understudy.logs.options import Options
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.schema import Actions, Columns, Label, label_key
+from understudy.logs.schema import Actions, Columns, Label, first_few, label_key, short_label
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
@@ -203,6 +204,35 @@ def target_of(
         best = max(by_label, key=by_label.__getitem__) if learned is None else learned.best_action()
         by_label = {label: float(label == best) for label in by_label}
     return Fixed(name, by_label, learned=learned)
+
+
+def baseline_of(question: Question) -> Target | None:
+    """The target that the baseline of a question is; None for production."""
+    if question.against is None:
+        return None
+    if isinstance(question.against, Always):
+        label = label_key(question.against.label)
+        return Fixed(f"always {short_label(label)}", {label: 1.0})
+    try:
+        return target_of(question.against, None, best_action=False)
+    except InvalidArgument as error:
+        if error.argument != "policy":
+            raise
+        value, reason, remedy = error.value, error.reason, error.remedy
+        raise type(error)("against", value, reason, remedy) from None
+
+
+def refuse_unplayed_baseline(baseline: Target | None, statistics: LogStatistics) -> None:
+    """Raise `InvalidArgument` if no row shows an action of the baseline."""
+    if baseline is None or (policy := baseline.fixed(statistics.actions)) is None:
+        return
+    unseen = (policy > 0.0) & (statistics.sums.counts == 0)
+    if unseen.any():
+        labels, played = statistics.actions.labels, statistics.sums.counts > 0
+        label = labels[int(np.argmax(unseen))]
+        others = first_few([labels[a] for a in np.flatnonzero(played).tolist()])
+        reason = "no valid row of the log has this action of the baseline"
+        raise InvalidArgument("against", label, reason, f"name one of the log's actions: {others}")
 
 
 def refuse_used_units(targets: Iterable[Target], options: Options) -> None:

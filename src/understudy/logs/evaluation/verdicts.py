@@ -1,21 +1,31 @@
-"""The coverage of a log, and verdicts about policies as data; `report.words` makes sentences."""
+"""The coverage of a log, and how verdicts about policies follow from it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate
+from understudy.certificates import AnyCertificate
 from understudy.certificates.targets import played_too_rarely
 from understudy.constraints import Array
+from understudy.logs.evaluation.answers import (
+    NO_QUESTION,
+    Answers,
+    Baseline,
+    BaselineReward,
+    GuardrailState,
+    most_rows,
+)
 from understudy.logs.evaluation.diagnostics import (
+    ENOUGH,
     FAR,
+    NEGLIGIBLE,
     Calibration,
     CalibrationFinding,
     Drift,
@@ -23,13 +33,24 @@ from understudy.logs.evaluation.diagnostics import (
     Overlap,
     SampleSize,
     calibrate,
+    difference_moment,
     drift_of,
     exploration_for,
+    gain_error,
+    gain_error_of_rows,
     overlap_of,
     overlap_of_rows,
     rows_for,
     second_moment,
+    visible_gain,
     weights_are_wrong,
+)
+from understudy.logs.evaluation.outcomes import (
+    BEYOND_SUCH_ROWS,
+    Obstacle,
+    PolicyDecision,
+    Reason,
+    Verdict,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
@@ -39,7 +60,6 @@ from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardSca
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
 
-VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
 UNIFORM = "uniform"
 UNIT = RewardScale()
 USUAL_GAIN = 0.05  # a row: the gain to show if the policy seems to have none
@@ -57,32 +77,6 @@ OF_PROPENSITIES = (
 )
 
 
-class PolicyDecision(StrEnum):
-    """The decision about a policy, against production."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    UNKNOWN = "unknown"
-
-
-class Obstacle(StrEnum):
-    """The reason why no number of rows like these would decide."""
-
-    MOSTLY_REJECTED = "mostly rejected"
-    REPEATED_ROWS = "repeated rows"
-    STICKY_COLUMNS = "sticky columns"
-    WRONG_LEAST_PROPENSITY = "wrong least propensity"
-    BEHAVIOR_CHANGED = "behavior changed"
-    UNKNOWN_ACTIONS = "unknown actions"
-    CONTRADICTORY_BOUNDS = "contradictory bounds"
-    WRONG_WEIGHTS = "wrong weights"
-    WRONG_PROPENSITIES = "wrong propensities"
-    BEHAVIOR_ESTIMATED = "behavior estimated"
-    NO_ORDER = "no order"
-    NO_PROPENSITIES_WITH_ELIGIBLE_SETS = "no propensities with eligible sets"
-    NO_PROPENSITIES_WITH_CONTEXTS = "no propensities with contexts"
-
-
 # ------------------------------------------------------------------------------------- policies
 
 
@@ -93,7 +87,7 @@ class Candidate:
     `chosen_from` is the number of policies out of which the log itself chose it; its certificate
     pays for the choice. A policy that was learned from the log may not be judged by it. If its
     actions were read from the log, it is a `hindsight`: the first row of each action counts as one
-    in which it earned nothing.
+    in which it earned nothing. `answers` has the log's to a question about it.
     """
 
     name: str
@@ -101,6 +95,7 @@ class Candidate:
     chosen_from: int = 1
     may_be_judged: bool = True
     hindsight: bool = False
+    answers: Answers = NO_QUESTION
 
     def confidence(self, wanted: float) -> float:
         """1 − δ/k for a policy that was chosen out of k, so that all k certificates hold."""
@@ -127,57 +122,6 @@ def candidates_of(statistics: LogStatistics, *, declared: bool = True) -> list[C
         Candidate(UNIFORM, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
         Candidate(always, only, K if declared else K * (K + 1), hindsight=not declared),
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The decision about one policy, with its numbers.
-
-    An unknown decision has either an `obstacle`, or the `sample_size` that would show a gain, the
-    estimated one if `gain_is_estimated`. It is `near` if the policy seems to have a gain and
-    fewer than `NEAR` times as many rows would show it. Of all `rows` some were `rejected`; in the
-    others production `earned` a total. `hidden` is the share of the policy's plays that the log
-    does not show, 0 if it is negligible, and `plays_unseen` whether it plays unlogged actions. The
-    decision holds with the `confidence`; the certificate of a policy that was chosen out of several
-    has a higher one.
-    """
-
-    name: str
-    decision: PolicyDecision
-    obstacle: Obstacle | None
-    overlap: Overlap
-    hidden: float
-    sample_size: SampleSize | None
-    near: bool
-    gain_is_estimated: bool
-    plays_unseen: bool
-    certificate: Certificate | None
-    confidence: float
-    rows: int
-    rejected: int
-    earned: float
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing speaks against the certificate."""
-        return self.obstacle in (None, Obstacle.BEHAVIOR_ESTIMATED)
-
-    @property
-    def kind(self) -> VerdictKind:
-        """'promote', 'worse', 'not yet' or 'cannot tell'."""
-        if self.decision is PolicyDecision.UNKNOWN:
-            return "not yet" if self.near else "cannot tell"
-        return "promote" if self.decision is PolicyDecision.BETTER else "worse"
-
-    @property
-    def production(self) -> float:
-        """Production's mean reward in the valid rows."""
-        return self.earned / max(self.rows - self.rejected, 1)
-
-    @property
-    def estimated_gain(self) -> float:
-        """The estimated gain a row over production; nan if the log shows none of its plays."""
-        return self.overlap.estimate - self.production
 
 
 # ------------------------------------------------------------------------------------- coverage
@@ -236,7 +180,7 @@ def coverage_from(
     *,
     behavior: PropensitySource = "logged",
     candidates: Sequence[Candidate] | None = None,
-    certificates: Sequence[Certificate | None] = (),
+    certificates: Sequence[AnyCertificate | None] = (),
     counts_over_time: Integers | None = None,
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
@@ -362,7 +306,7 @@ def _is_deterministic(sums: ActionStatistics) -> bool:
 
 def judge(
     candidate: Candidate,
-    certificate: Certificate | None,
+    certificate: AnyCertificate | None,
     sums: ActionStatistics,
     log: Coverage,
     confidence: float,
@@ -371,66 +315,237 @@ def judge(
 
     An obstacle, or a wrong propensity of an action that the policy plays, makes the decision
     unknown: too small propensities would make a policy look better than it is. With an estimated
-    behavior no gain is certified. The sample size is for the gain that the policy seems to have, or
-    for a usual one.
+    behavior no gain is certified.
     """
-    policy, calibration = candidate.policy, log.calibration
+    answers = candidate.answers
+    shown = _shown_of(candidate.policy, certificate, sums, log, answers.baseline)
     earned, valid = float(sums.rewards.sum()), sums.rows
-    largest_gain, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
-    production = earned / max(valid, 1)
-    center = production if certificate is not None and certificate.centered_rounds else 0.0
-    if policy is None:
-        assert certificate is not None  # it has the policy's weights
-        overlap, moment = overlap_of_rows(certificate, sums, center)
-    else:
-        overlap = overlap_of(policy, sums, calibration.shown)
-        moment = second_moment(sums, policy, center)
-        largest_gain = float(np.maximum(policy - sums.counts / max(valid, 1), 0.0).sum())
-        plays_unseen = bool(policy[sums.counts == 0].any())
-        wrong = bool(policy[calibration.wrong].any())
-    gain, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
-    estimated = gain > NOTICEABLE and not hidden
-    if not estimated:
-        gain = _usual_gain(production, largest_gain)
-    rows = valid if certificate is None else certificate.rounds
-    corrected = confidence if certificate is None else certificate.confidence
-    if hidden:
-        sample_size = exploration_for(min(1.0, production + gain), gain, rows, corrected)
-    else:
-        rejected = 0.0, 0.0
-        if certificate is not None and rows > valid:  # rejected rows count there
-            rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
-        sample_size = SampleSize(gain, rows_for(moment, gain, corrected, rejected), None)
     obstacle = log.obstacle
-    if obstacle is None and wrong:  # it names the actions, and explains bounds that contradict
+    if obstacle is None and shown.wrong:  # it names the actions, and explains contradicting bounds
         obstacle = Obstacle.WRONG_PROPENSITIES
     elif obstacle is None and certificate is not None:
-        obstacle = _contradiction(policy, certificate, sums, calibration)
-    decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
-    if obstacle is None and log.drift.behavior == ESTIMATED:
+        obstacle = _contradiction(candidate.policy, certificate, sums, log.calibration)
+    guarded = None if obstacle else _reason_of_guardrails(answers)
+    decision = PolicyDecision.UNKNOWN
+    if obstacle is None and guarded is None:
+        decision = _decide(certificate, earned)
+    gains = certificate is not None and certificate.gain is not None
+    if obstacle is None and log.drift.behavior == ESTIMATED and not gains:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
+    rows = valid if certificate is None else certificate.rounds
+    corrected = confidence if certificate is None else certificate.confidence
+    rejected = 0.0, 0.0
+    if certificate is not None and rows > valid:  # rejected rows count there
+        rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
+    gain = shown.least_gain
+    needed = rows_for(shown.moment, gain, corrected, rejected) if gain > NOTICEABLE else math.inf
+    reason: Reason | Obstacle
+    if decision is not PolicyDecision.UNKNOWN:
+        reason = _reason_to_decide(decision, certificate)
+    elif guarded is not None:
+        reason, needed = guarded, most_rows(answers.guardrails)
+    else:
+        reason = _reason_to_wait(obstacle, shown, certificate, sums, needed)
+    sample_size = None
+    if reason in BEYOND_SUCH_ROWS:
+        wanted = _usual_gain(shown.production, shown.largest_gain)
+        sample_size = exploration_for(min(1.0, shown.production + wanted), wanted, rows, corrected)
+    elif reason in NEED_ROWS or (
+        reason in (Reason.NO_CERTIFICATE, Reason.GAIN_IS_LOST)
+        and gain >= shown.error
+        and math.isfinite(needed)
+    ):
+        sample_size = SampleSize(gain, needed, None)
+    hidden = shown.overlap.hidden if shown.hides else 0.0
     undecided = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
         name=candidate.name,
         decision=decision,
+        reason=reason,
         obstacle=obstacle,
-        overlap=overlap,
-        hidden=overlap.hidden if hidden else 0.0,
-        sample_size=sample_size if undecided else None,
-        near=undecided and estimated and 0.0 < sample_size.rows < NEAR * rows,
-        gain_is_estimated=estimated,
-        plays_unseen=plays_unseen,
+        overlap=shown.overlap,
+        hidden=hidden,
+        sample_size=sample_size,
+        near=undecided and not hidden and 0.0 < needed < NEAR * rows,
         certificate=certificate,
         confidence=confidence,
         rows=rows,
         rejected=rows - valid,
         earned=earned,
+        standard_error=shown.error,
+        visible_gain=visible_gain(shown.moment, rows, corrected, rejected),
+        baseline=None
+        if answers.baseline is None
+        else BaselineReward(answers.baseline.name, shown.production),
+        guardrails=answers.guardrails,
+        segments=answers.segments,
+        missing_at_random=answers.missing_at_random,
+        other_gain=answers.other_gain,
     )
+
+
+def _reason_of_guardrails(answers: Answers) -> Reason | None:
+    """Why guardrails prevent a promotion; None if they do not, or the goal does by itself."""
+    if any(one.state is GuardrailState.BROKEN for one in answers.guardrails):
+        return Reason.GUARDRAIL_IS_BROKEN
+    joint = answers.joint
+    if joint is None or joint.shows_gain() or not joint.goal.shows_gain():
+        return None
+    return Reason.GUARDRAIL_IS_UNCERTAIN
+
+
+NEED_ROWS = (
+    Reason.SIGN_IS_UNCERTAIN,
+    Reason.QUARANTINED_ROWS,
+    Reason.GUARDRAIL_IS_UNCERTAIN,
+)
+
+
+class _Shown(NamedTuple):
+    """What a log shows of a policy.
+
+    `moment` is E[d²], `error` the standard error of the estimated gain, and `largest_gain` the
+    largest gain that the policy could have. `unseen` says whether it plays unlogged actions, and
+    `wrong` whether a propensity of its actions is.
+    """
+
+    overlap: Overlap
+    moment: float
+    error: float
+    production: float
+    largest_gain: float
+    unseen: bool
+    wrong: bool
+
+    @property
+    def hides(self) -> bool:
+        """Whether the log does not show a part of the policy's plays."""
+        return self.overlap.hidden > HIDDEN
+
+    @property
+    def least_gain(self) -> float:
+        """The estimated gain if hidden plays earn nothing; nan if the log shows no play."""
+        shown = 1.0 - self.overlap.hidden if self.hides else 1.0
+        return shown * self.overlap.estimate - self.production
+
+
+def _shown_of(
+    policy: Array | None,
+    certificate: AnyCertificate | None,
+    sums: ActionStatistics,
+    log: Coverage,
+    baseline: Baseline | None,
+) -> _Shown:
+    shown = _shown_over_production(policy, certificate, sums, log)
+    if baseline is None:
+        return shown
+    center, other, found = shown.production, baseline.policy, baseline.sums
+    if policy is None or other is None:
+        mean, wrong = found.mean, shown.wrong
+        moments = found.moment(center), found.moment(0.0)
+        largest = 1.0
+    else:
+        mean = overlap_of(other, sums, log.calibration.shown).estimate
+        moments = (
+            difference_moment(sums, policy - other, center),
+            difference_moment(sums, policy - other, 0.0),
+        )
+        largest = float(np.maximum(policy - other, 0.0).sum())
+        wrong = shown.wrong or bool(other[log.calibration.wrong].any())
+    centered = certificate is not None and bool(certificate.centered_rounds)
+    return shown._replace(
+        moment=moments[0] if centered else moments[1],
+        error=math.sqrt(moments[0] / max(sums.rows, 1)),
+        production=mean,
+        largest_gain=largest,
+        wrong=wrong,
+    )
+
+
+def _shown_over_production(
+    policy: Array | None,
+    certificate: AnyCertificate | None,
+    sums: ActionStatistics,
+    log: Coverage,
+) -> _Shown:
+    n, calibration = max(sums.rows, 1), log.calibration
+    production = float(sums.rewards.sum()) / n
+    center = production if certificate is not None and certificate.centered_rounds else 0.0
+    if policy is None:
+        assert certificate is not None  # it has the policy's weights
+        overlap, moment = overlap_of_rows(certificate, sums, center)
+        error, wrong = gain_error_of_rows(certificate, sums), bool(calibration.wrong.any())
+        return _Shown(overlap, moment, error, production, 1.0, unseen=False, wrong=wrong)
+    return _Shown(
+        overlap_of(policy, sums, calibration.shown),
+        second_moment(sums, policy, center),
+        gain_error(policy, sums),
+        production,
+        float(np.maximum(policy - sums.counts / n, 0.0).sum()),
+        unseen=bool(policy[sums.counts == 0].any()),
+        wrong=bool(policy[calibration.wrong].any()),
+    )
+
+
+def _reason_to_decide(decision: PolicyDecision, certificate: AnyCertificate | None) -> Reason:
+    if decision is PolicyDecision.WORSE:
+        return Reason.LOSS_IS_CERTAIN
+    assert certificate is not None  # without one there is no decision
+    late = certificate.window is not None and certificate.window.start > 1
+    return Reason.GAIN_IS_CERTAIN_OF_LATE if late else Reason.GAIN_IS_CERTAIN
+
+
+def _reason_to_wait(
+    obstacle: Obstacle | None,
+    shown: _Shown,
+    certificate: AnyCertificate | None,
+    sums: ActionStatistics,
+    needed: float,
+) -> Reason | Obstacle:
+    """Why nothing is decided: a cause comes before its consequences.
+
+    What no number of rows can change comes before what more rows would. A policy with hidden plays
+    is not beyond such rows if it gains although each of these earns nothing.
+    """
+    estimated = obstacle is Obstacle.BEHAVIOR_ESTIMATED
+    if obstacle is not None and not estimated:
+        return obstacle
+    plays_as_production = shown.moment <= NEGLIGIBLE and not shown.hides
+    gain = shown.least_gain
+    out_of_reach = shown.hides and not gain > 0.0
+    # If a tenth of the plays were drawn from all actions alike, each would occur three times on
+    # average in so many rows: it would be missing in one log of twenty.
+    short = sums.rows < ENOUGH * len(sums.counts)
+    found: dict[Reason | Obstacle, bool] = {
+        Reason.GAIN_IS_LOST: certificate is not None and bool(certificate.promoted),
+        Reason.DETERMINISTIC_PRODUCTION: not plays_as_production
+        and _never_explores(sums, estimated=estimated),
+        Obstacle.BEHAVIOR_ESTIMATED: estimated,
+        Reason.TOO_FEW_ROWS: not sums.rows or (out_of_reach and short),
+        Reason.UNSEEN_ACTIONS: out_of_reach and shown.unseen,
+        Reason.RARE_ACTIONS: out_of_reach,
+        Reason.NO_REWARDS: plays_as_production and not sums.rewards.any(),
+        Reason.SAME_AS_PRODUCTION: plays_as_production,
+        Reason.NO_CERTIFICATE: certificate is None,
+        Reason.WITHIN_ONE_STANDARD_ERROR: not gain > max(shown.error, NOTICEABLE),
+        Reason.QUARANTINED_ROWS: math.isinf(needed),
+    }
+    return next((one for one, there in found.items() if there), Reason.SIGN_IS_UNCERTAIN)
+
+
+def _never_explores(sums: ActionStatistics, *, estimated: bool) -> bool:
+    """Whether production could not have played another action in any row, by its propensities.
+
+    If these are `estimated` from frequencies, it takes enough rows to say so.
+    """
+    played = sums.counts > 0
+    certain = played.any() and (sums.lowest[played] >= CERTAIN).all()
+    return bool(certain) and (not estimated or sums.rows >= ENOUGH)
 
 
 def _contradiction(
     policy: Array | None,
-    certificate: Certificate,
+    certificate: AnyCertificate,
     sums: ActionStatistics,
     calibration: Calibration,
 ) -> Obstacle | None:
@@ -447,7 +562,7 @@ def _contradiction(
             return Obstacle.WRONG_LEAST_PROPENSITY
     if policy is None and weights_are_wrong(certificate, rejected):
         return Obstacle.WRONG_WEIGHTS
-    if certificate.lower > certificate.upper:
+    if certificate.contradicts:
         return Obstacle.CONTRADICTORY_BOUNDS
     return None
 
@@ -458,7 +573,7 @@ def _usual_gain(production: float, largest: float) -> float:
     return min(usual, largest) if largest > 0.0 else usual
 
 
-def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
+def _decide(certificate: AnyCertificate | None, earned: float) -> PolicyDecision:
     """The decision of the certificate; plays that the log never shows make it more careful."""
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN

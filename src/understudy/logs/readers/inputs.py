@@ -58,6 +58,7 @@ from understudy.logs.schema import (
     REWARD,
     ROW,
     ROW_HASH,
+    SEGMENT,
     TARGET,
     TIME,
     VALUE_HASH,
@@ -299,7 +300,8 @@ def _selection(
     if values:
         # A column that is not read follows from the action all the same by these names.
         known = {ACTION, REWARD, PROPENSITY, TARGET}
-        known |= {name for role, name in columns.roles() if not role.startswith((CONTEXT, TIME))}
+        before = (CONTEXT, SEGMENT, TIME)  # known before the action: each may be a unit
+        known |= {name for role, name in columns.roles() if not role.startswith(before)}
         examined = {n: k for n, k in schema.items() if n not in known and k != pl.Struct}
         selected += _value_hashes(examined)  # a struct is no unit; its leaves are columns here
     if hashed is None:

@@ -15,7 +15,7 @@ import hashlib
 import io
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from understudy.certificates import Guardrail
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.outputs import UNITS_FILE, ProgressCallback, no_progress
 from understudy.logs.readers.files import BATCH
@@ -31,6 +32,7 @@ from understudy.logs.rules import (
     BoundedColumn,
     RejectReason,
     first_reason,
+    metric_values,
     narwhals_type,
     number_rule,
     parse_numbers,
@@ -40,6 +42,7 @@ from understudy.logs.rules import (
 )
 from understudy.logs.schema import (
     ACTION,
+    METRIC,
     REWARD,
     UNIT,
     UNIT_FAULT,
@@ -212,14 +215,17 @@ class UnitRows:
         scale: RewardScale | None = None,
         most_rows: int | None = None,
         used: UsedUnits | None = None,
+        guardrails: Sequence[Guardrail] = (),
         watch: ProgressCallback = no_progress,
     ) -> UnitRows:
         """Collect the rows of all units but those that were `used` before.
 
         A row without a unit stands for itself, and is quarantined, as is a unit whose action
-        changes, or one of whose rewards cannot be used.
+        changes, or one of whose rewards cannot be used. The metric of a guardrail is made of its
+        rows as the reward is, and missing if that of any row is.
         """
-        collector = _Collector(scale or RewardScale(), most_rows, used or UsedUnits.of())
+        metrics = {METRIC + one.name: one for one in guardrails}
+        collector = _Collector(scale or RewardScale(), most_rows, used or UsedUnits.of(), metrics)
         for file, frame in batches:
             collector.add(file, frame)
             watch("collecting units", len(frame), None)
@@ -233,14 +239,21 @@ class UnitRows:
 class _Collector:
     """The sums of the rewards of each unit, by its code, and the first row of each."""
 
-    def __init__(self, scale: RewardScale, most_rows: int | None, used: UsedUnits) -> None:
-        self._scale, self._most, self._used = scale, most_rows, used
+    def __init__(
+        self,
+        scale: RewardScale,
+        most_rows: int | None,
+        used: UsedUnits,
+        metrics: Mapping[str, Guardrail],
+    ) -> None:
+        self._scale, self._most, self._used, self._metrics = scale, most_rows, used, metrics
         # Polars forgets the codes of categories that no column has.
         self._units, self._labels = (
             pl.Series([], dtype=pl.Categorical(pl.Categories.random())) for _ in range(2)
         )
         self._rows = np.zeros(FEWEST, dtype=np.int64)
         self._sums = np.zeros(FEWEST)
+        self._metric_sums = np.zeros((FEWEST, len(metrics)))
         self._actions = np.full(FEWEST, MISSING, dtype=np.int64)  # of the first row
         self._hashes = np.zeros(FEWEST, dtype=np.uint64)
         self._changed, self._left_out = (np.zeros(FEWEST, dtype=np.bool_) for _ in range(2))
@@ -264,13 +277,14 @@ class _Collector:
         first = self._begin(codes, actions, texts)
         self._files.update(rows_by_file(file, frame))
         kept = np.flatnonzero((codes != MISSING) & ~self._left_out[codes])
-        self._add_rewards(frame[REWARD], codes[kept], kept)
+        self._add_rewards(frame, codes[kept], kept)
         own, own_actions = codes[kept], actions[kept]
         known = (own_actions != MISSING) & (self._actions[own] != MISSING)
         self._changed[own[known & (own_actions != self._actions[own])]] = True
         np.add.at(self._rows, codes[codes != MISSING], 1)
         stands = first | (codes == MISSING)
-        self._frames.append((file, frame.filter(stands).drop(UNIT, REWARD), codes[stands]))
+        left = frame.filter(stands).drop(UNIT, REWARD, *self._metrics)
+        self._frames.append((file, left, codes[stands]))
 
     def _begin(
         self, codes: NDArray[np.int64], actions: NDArray[np.int64], texts: pl.Series
@@ -295,21 +309,26 @@ class _Collector:
         room = len(self._rows)
         while room < size:
             room *= 2
-        for name in ("_rows", "_sums", "_actions", "_hashes", "_changed", "_left_out"):
+        arrays = ("_rows", "_sums", "_metric_sums", "_actions", "_hashes", "_changed", "_left_out")
+        for name in arrays:
             old = getattr(self, name)
             if len(old) < room:
-                grown = np.zeros(room, dtype=old.dtype)
+                grown = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
                 grown[: len(old)] = old
                 setattr(self, name, grown)
 
     def _add_rewards(
-        self, column: pl.Series, codes: NDArray[np.int64], kept: NDArray[np.int64]
+        self, frame: pl.DataFrame, codes: NDArray[np.int64], kept: NDArray[np.int64]
     ) -> None:
-        """Add the rewards of rows of these units, each up to the largest number of its rows."""
+        """Add the rewards and metrics of rows of these units, up to the most rows of each."""
         if self._most is not None:
             counted = self._rows[codes] + _places(codes) < self._most
             self._ignored += int((~counted).sum())
             codes, kept = codes[counted], kept[counted]
+        column = frame[REWARD]
+        for place, (name, guardrail) in enumerate(self._metrics.items()):
+            found = guardrail.usable(metric_values(frame, name)[kept])
+            np.add.at(self._metric_sums[:, place], codes, found)
         text = isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
         bounded = BoundedColumn.of(REWARD, self._scale, text=text)
         rewards = column.gather(kept).to_frame(REWARD)
@@ -331,11 +350,12 @@ class _Collector:
         self._faults |= dict.fromkeys(
             np.flatnonzero(self._changed).tolist(), RejectReason.UNIT_CHANGES.value
         )
-        rows = np.maximum(self._rows, 1)
-        means = self._sums / (rows if self._most is None else self._most)
+        rows = np.maximum(self._rows, 1) if self._most is None else np.full(1, self._most)
+        means = self._sums / rows
         means = np.clip(means, self._scale.low, self._scale.high)  # rounding may leave the range
+        metrics = self._metric_sums / rows[:, np.newaxis]
         parts = [
-            (file, self._with_rewards(frame, codes, means))
+            (file, self._with_rewards(frame, codes, means, metrics))
             for file, frame, codes in self._frames
             if len(frame)
         ]
@@ -353,14 +373,24 @@ class _Collector:
         return UnitRows(tuple(_joined(parts)), counts, used, self._files)
 
     def _with_rewards(
-        self, frame: pl.DataFrame, codes: NDArray[np.int64], means: NDArray[np.float64]
+        self,
+        frame: pl.DataFrame,
+        codes: NDArray[np.int64],
+        means: NDArray[np.float64],
+        metrics: NDArray[np.float64],
     ) -> pl.DataFrame:
+        values = {
+            name: np.clip(metrics[codes, place], one.low, one.high)
+            for place, (name, one) in enumerate(self._metrics.items())
+        }
         faults = [
             RejectReason.UNIT_MISSING.value if code == MISSING else self._faults.get(code)
             for code in codes.tolist()
         ]
         return frame.with_columns(
-            pl.Series(REWARD, means[codes]), pl.Series(UNIT_FAULT, faults, dtype=pl.String)
+            pl.Series(REWARD, means[codes]),
+            *(pl.Series(name, np.where(codes == MISSING, np.nan, v)) for name, v in values.items()),
+            pl.Series(UNIT_FAULT, faults, dtype=pl.String),
         ).with_columns(
             pl.when(pl.col(UNIT_FAULT).is_null()).then(pl.col(REWARD)),
             pl.when(pl.col(UNIT_FAULT).ne_missing(RejectReason.UNIT_MISSING.value)).then(

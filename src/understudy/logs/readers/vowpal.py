@@ -50,10 +50,12 @@ from understudy.logs.schema import (
     CONTEXT,
     ELIGIBLE,
     ID,
+    METRIC,
     NO_VECTORS,
     PROPENSITY,
     REWARD,
     ROW,
+    SEGMENT,
     TIME,
     UNIT,
     VALUE_HASH,
@@ -108,6 +110,10 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     if columns.unit is not None:
         reason = f"Vowpal Wabbit's text has no units, so no column {columns.unit!r}"
         remedy = "write its events as a table, such as CSV or Parquet, with a column of units"
+        raise invalid_file(path, reason, remedy)
+    if columns.metrics:
+        reason = f"Vowpal Wabbit's text has one reward, so no column {columns.metrics[0]!r}"
+        remedy = "write its events as a table, such as CSV or Parquet, with a column of the metric"
         raise invalid_file(path, reason, remedy)
     frames = read_lines(path)
     first = next(frames, None)
@@ -253,6 +259,7 @@ def _text_rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         ELIGIBLE: pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)),
     }
     features = {CONTEXT + name: _feature(name) for name in columns.context}
+    features |= {SEGMENT + name: _feature(name) for name in columns.segments}
     return _select(events, columns, values | features)
 
 
@@ -347,6 +354,10 @@ def _values(
 ) -> pl.DataFrame:
     """The values of each line that are read, as text."""
     single = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
+    beside = {METRIC: columns.metrics, SEGMENT: columns.segments}
+    single |= {
+        kind + name: _pointer(*name.split(".")) for kind, names in beside.items() for name in names
+    }
     if columns.unit is not None:
         single[UNIT] = _pointer(*columns.unit.split("."))
     single |= {VALUE_HASH + name: _pointer(*name.split(".")) for name in examined}
@@ -421,8 +432,9 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns, examined: Sequence[str]
         VECTOR: pair(*(pl.col(VECTOR + key) for key in VECTOR_KEYS)),
         UNIT: pl.col(UNIT),
     }
-    contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
-    rows = _select(values, columns, roles | contexts)
+    several = (CONTEXT, METRIC, SEGMENT)
+    others = {name: pl.col(name) for name in values.columns if name.startswith(several)}
+    rows = _select(values, columns, roles | others)
     return rows.with_columns(values[VALUE_HASH + name] for name in examined)
 
 

@@ -18,13 +18,14 @@ import numpy as np
 import polars as pl
 
 from understudy.behaviors import Behavior
-from understudy.certificates import Certificate, Certified
+from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import log_statistics, row_counts, seen_actions
 from understudy.logs.aggregation.engines import lazy, open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.questions import QuarantinedRows
 from understudy.logs.evaluation.repeated_rows import (
     RepeatedRows,
     RowCounter,
@@ -54,6 +55,7 @@ from understudy.logs.readers.inputs import (
     sources_name,
 )
 from understudy.logs.rules import nothing_left, refuse_rejected_rows
+from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.setup import (
     ResolvedLog,
     RowTests,
@@ -238,11 +240,14 @@ class AggregateRun:
 
     def certify(
         self,
-        target: Target,
+        targets: Sequence[Target],
+        baseline: Target | None,
         fingerprints: Sequence[str],  # noqa: ARG002 - sums do not distinguish files
-    ) -> tuple[Certified, RunOutcome]:
+    ) -> tuple[list[CertificatePath], RunOutcome]:
         """The certificate of a fixed policy at the end of the log, without a curve."""
         options = self.options
+        _refuse_questions(targets, baseline, options)
+        (target,) = targets
         columns, source = self._columns()
         if source == ESTIMATED:
             reason = "its estimate takes an order"
@@ -277,7 +282,7 @@ class AggregateRun:
         repeated, bound = self._repeated(columns), self._bound(source)
         provenance = self._provenance(summed.reject_counts, repeated, bound, sticky)
         outcome = RunOutcome(statistics, source, provenance)
-        return Certified.of(summed.certificate), outcome
+        return [CertificatePath(summed.certificate)], outcome
 
     def _statistics(
         self, frame: Any, columns: Columns, known: frozenset[str], actions: Actions | None = None
@@ -420,3 +425,21 @@ class AggregateRun:
             "reward_range": self._range,
             "least_propensity": self.options.least_propensity,
         }
+
+
+def _refuse_questions(targets: Sequence[Target], baseline: Target | None, options: Options) -> None:
+    """Raise `InvalidArgument` if a question needs the rows in their order."""
+    asked = options.question
+    found = {
+        "policy": len(targets) if len(targets) > 1 else None,
+        "against": None if baseline is None else baseline.name,
+        "guardrail": asked.guardrails or None,
+        "segment": asked.segments,
+        "quarantined": None
+        if asked.quarantined is QuarantinedRows.WORST_CASE
+        else asked.quarantined.value,
+    }
+    for name, value in found.items():
+        if value is not None:
+            reason = "sums in no order do not answer it"
+            raise InvalidArgument(name, value, reason, "leave it out, or leave out --engine")

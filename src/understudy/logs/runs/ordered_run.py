@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, Certified, FixedPolicy
+from understudy.certificates import AnyCertificate, Certificate, FixedPolicy
+from understudy.certificates.difference import certificate_against
 from understudy.certificates.targets import Target as RoundTarget
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
@@ -22,6 +23,7 @@ from understudy.formatting import counted
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.context_groups import ContextGroups
+from understudy.logs.evaluation.questions import Question
 from understudy.logs.evaluation.target_policies import (
     RowTarget,
     Target,
@@ -43,6 +45,7 @@ from understudy.logs.readers.inputs import (
 from understudy.logs.readers.units import UnitRecord, UsedUnits
 from understudy.logs.rules import list_reasons, nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
+from understudy.logs.runs.certificate_path import Beside, CertificatePath, among_all
 from understudy.logs.runs.setup import (
     LogInput,
     ResolvedLog,
@@ -58,10 +61,8 @@ from understudy.logs.runs.setup import (
     validated_batches,
 )
 from understudy.logs.runs.study import (
-    CertificatePath,
     Observed,
     Study,
-    among_all,
     last_policies,
     last_rows,
     mean_policy,
@@ -319,7 +320,7 @@ class OrderedRun:
 
     def cover(
         self, targets: Sequence[Target], fingerprints: Sequence[str]
-    ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
+    ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[AnyCertificate | None]]:
         """Count in a first pass, and certify the candidates in a second."""
         options = self.options
         known = frozenset(label for target in targets for label in target.labels)
@@ -340,7 +341,7 @@ class OrderedRun:
 
     def _certificates(
         self, log: ResolvedLog, candidates: Sequence[Candidate]
-    ) -> list[Certificate | None]:
+    ) -> list[AnyCertificate | None]:
         """The certificate of each candidate that this log may judge."""
         if log.behavior is None and log.reader.columns.eligible is not None:
             return [None] * len(candidates)  # frequencies estimate no behavior over varying sets
@@ -370,60 +371,92 @@ class OrderedRun:
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> tuple[Certified, RunOutcome]:
-        """Certify in one pass if all actions of the log are declared; else scan it first."""
+    def certify(
+        self, targets: Sequence[Target], baseline: Target | None, fingerprints: Sequence[str]
+    ) -> tuple[list[CertificatePath], RunOutcome]:
+        """Certify in one pass if all actions of the log are declared; else scan it first.
+
+        All `targets` hold together: each of m has the confidence 1 − δ/m.
+        """
         result = None
         if self.options.actions is not None and self.options.probabilities is None:
             try:
-                result = self._certify(target, fingerprints, declared_only=True)
+                result = self._certify(targets, baseline, fingerprints, declared_only=True)
             except UnexpectedAction:
                 self.watch("looking", 0, None)
-        return result or self._certify(target, fingerprints, declared_only=False)
+        return result or self._certify(targets, baseline, fingerprints, declared_only=False)
 
     def _certify(
-        self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
-    ) -> tuple[Certified, RunOutcome]:
+        self,
+        targets: Sequence[Target],
+        baseline: Target | None,
+        fingerprints: Sequence[str],
+        *,
+        declared_only: bool,
+    ) -> tuple[list[CertificatePath], RunOutcome]:
+        every = [*targets, *([] if baseline is None else [baseline])]
         log = resolve(
             self.sources,
             self.options,
             self.folder,
             self.watch,
-            known=target.labels,
+            known=frozenset().union(*(target.labels for target in every)),
             grow=True,
             declared_only=declared_only,
-            used=_used_units([target]),
+            used=_used_units(every),
         )
-        _refuse_uncertifiable(target, log)
-        certificate = Certificate(
-            log.behavior, self.options.confidence_or_default, len(log.actions)
-        )
-        hindsight = is_hindsight(target, log.actions, self.options.declared())
-        partial = may_play_others(target, log.actions, self.options.actions)
-        partial |= log.reader.columns.eligible is not None
-        curves = [CertificatePath(certificate, hindsight, partial=partial)]
-        unexpected = UnexpectedValues()
+        for target in every:
+            _refuse_uncertifiable(target, log)
+        _refuse_without_propensities(self.options.question, log)
+        curves = [self._path(target, baseline, log, len(targets)) for target in targets]
+        unexpected, question = UnexpectedValues(), self.options.question
 
-        def targets(batch: ValidatedBatch) -> list[RoundTarget]:
-            unexpected.update(target.unexpected_values(batch))
-            return [target.in_rows(batch, log.actions)]
+        def policies(batch: ValidatedBatch) -> list[RoundTarget]:
+            for target in targets:
+                unexpected.update(target.unexpected_values(batch))
+            return [target.in_rows(batch, log.actions) for target in targets]
+
+        def beside(batch: ValidatedBatch) -> Beside:
+            against = None if baseline is None else baseline.in_rows(batch, log.actions)
+            return Beside(against, *question.columns_of(batch))
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             tests = RowTests(log)
             seen = observe_rows(
                 self._batches(log, quarantine, "certifying", tests),
                 Observed.nothing(len(log.actions), log.behavior, curves),
-                targets,
+                policies,
+                beside,
             )
         if not seen.sums.rows:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
-        (curve,) = seen.curves
-        assert curve is not None
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
         provenance = self._provenance(log, fingerprints, quarantine, tests)
         outcome = RunOutcome(
             statistics, log.propensity_source, provenance, seen.counts_over_time.counts, +unexpected
         )
-        return Certified.of(curve.certificate, curve.points), outcome
+        return [curve for curve in seen.curves if curve is not None], outcome
+
+    def _path(
+        self, target: Target, baseline: Target | None, log: ResolvedLog, candidates: int
+    ) -> CertificatePath:
+        """The certificates of a target before the first row."""
+        options, actions = self.options, log.actions
+        sets = log.reader.columns.eligible is not None
+        delta = (1.0 - options.confidence_or_default) / candidates
+        confidence = options.confidence_or_default if candidates == 1 else 1.0 - delta
+        plain = Certificate(log.behavior, confidence, len(actions))
+        certificate: AnyCertificate = plain
+        if baseline is not None:
+            certificate = certificate_against(plain, baseline.fixed(actions), paired=not sets)
+        return CertificatePath.begin(
+            certificate,
+            options.question.guardrails,
+            () if options.question.segments is None else options.question.segments.values,
+            hindsight=is_hindsight(target, actions, options.declared()),
+            partial=may_play_others(target, actions, options.actions) or sets,
+            forks=True,
+        )
 
     def _provenance(
         self,
@@ -489,6 +522,16 @@ def _learn(
         groups = study.groups.with_policies(last_codes, *policies)
         study = dataclasses.replace(study, groups=groups)
     return study, mean_policy(study, *policies), unexpected
+
+
+def _refuse_without_propensities(question: Question, log: ResolvedLog) -> None:
+    """Raise `InvalidArgument` if guardrails or segments are asked for, and no gain is certified."""
+    if log.behavior is not None or not (question.guardrails or question.segments):
+        return
+    name = "guardrail" if question.guardrails else "segment"
+    reason = "it needs the propensity of every row, and the log has none"
+    remedy = "name their column with --propensity, or leave it out"
+    raise InvalidArgument(name, getattr(question, f"{name}s"), reason, remedy)
 
 
 def _refuse_uncertifiable(target: Target, log: ResolvedLog) -> None:

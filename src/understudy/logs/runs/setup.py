@@ -290,6 +290,7 @@ def reader_of(
         scale=options.scale,
         most_rows=options.unit_rows,
         used=used,
+        guardrails=options.question.guardrails,
         watch=watch,
     )
     counts = reader.units.counts  # type: ignore[union-attr] # made just now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
@@ -11,19 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged, propensities_of
-from understudy.certificates import AnyCertificate, Certificate, FixedPolicy
-from understudy.certificates.curves import Point, follow
+from understudy.certificates import (
+    AnyCertificate,
+    Certificate,
+)
+from understudy.certificates.curves import Point
 from understudy.certificates.evidence import RULES, WeightedRounds
 from understudy.certificates.targets import (
     Target,
-    largest_ratio,
-    largest_ratios,
-    probabilities_under,
-    ratio_of_policy,
 )
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.features import ContextFeatures
+from understudy.logs.runs.certificate_path import (
+    NOTHING_BESIDE,
+    Beside,
+    CertificatePath,
+    among_all,
+)
 from understudy.logs.schema import UNKNOWN
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.validate import Rejected, ValidatedBatch
@@ -32,64 +36,6 @@ from understudy.types import Integers, Log
 
 LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a bounded number
 Number = TypeVar("Number", bound=np.generic)
-
-
-@dataclass(frozen=True, eq=False)
-class CertificatePath:
-    """The certificate of one policy after the rows so far, and the points of its curve.
-
-    A policy over actions that were read from the log itself is a `hindsight`: the first row of each
-    action counts as one in which the policy earned nothing. Then weights are too small on average,
-    so that no center is valid. So they may be if the policy is `partial`: it may play actions that
-    production cannot play, because rows have eligible sets, or because only a column shows it.
-    """
-
-    certificate: AnyCertificate
-    hindsight: bool = False
-    partial: bool = False
-    points: tuple[Point, ...] = ()
-
-    def after(
-        self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
-    ) -> CertificatePath:
-        """The path after more rows, with the policy's probabilities of the logged actions."""
-        columns = self.columns(log, target, counts, rejected)
-        certificate, more = follow(self.certificate, *columns)
-        return replace(self, certificate=certificate, points=(*self.points, *more))
-
-    @property
-    def may_center(self) -> bool:
-        """Whether weights have a mean of 1, as centers need it."""
-        return not (self.hindsight or self.partial)
-
-    def columns(
-        self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
-    ) -> tuple[Log, Array, Array]:
-        """The log of all rows, π_t(b_t) and W_t; actions were played so often before."""
-        probability, ratios = self._columns_of_valid(log, target, counts)
-        if rejected is None:
-            return log, probability, ratios
-        certificate = self.certificate
-        behavior, most = certificate.behavior, math.inf
-        if self.may_center:
-            most = _ratio_of_rejected(target, log, behavior)
-        if not self.may_center or log.propensity_vectors is not None:
-            target = probability  # so that no w is known: w needs the W of usable rows
-        if certificate.centered:
-            ratios = among_all(ratios, rejected.valid, most)
-            return *with_unusable(log, probability, rejected, behavior, target), ratios
-        log, probability = with_rejected(log, probability, rejected, behavior)
-        return log, probability, np.full(len(log), math.inf)
-
-    def _columns_of_valid(self, log: Log, target: Target, counts: Integers) -> tuple[Array, Array]:
-        """π_t(b_t) and W_t of valid rows."""
-        certificate = self.certificate
-        probability = probabilities_under(target, log, certificate.n_actions)
-        if self.hindsight:
-            probability = without_first_plays(probability, log.actions, counts)
-        if not self.may_center:
-            return probability, np.full(len(log), math.inf)
-        return probability, largest_ratios(target, log, certificate.behavior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +62,11 @@ class Observed:
         return Observed(behavior, *empty, tuple(curves))
 
     def observe(
-        self, log: Log, targets: Sequence[Target] = (), rejected: Rejected | None = None
+        self,
+        log: Log,
+        targets: Sequence[Target] = (),
+        rejected: Rejected | None = None,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Self:
         """The state after more rows; `targets` are the policies in these rows.
 
@@ -130,7 +80,9 @@ class Observed:
             sums=self.sums.after(with_propensities(plain, self.behavior)),
             counts_over_time=self.counts_over_time.after(log.actions),
             curves=tuple(
-                None if curve is None else curve.after(plain, target, self.sums.counts, rejected)
+                None
+                if curve is None
+                else curve.after(plain, target, self.sums.counts, rejected, beside)
                 for curve, target in zip(self.curves, targets, strict=True)
             ),
         )
@@ -140,10 +92,11 @@ def observe_rows(
     rows: Iterable[ValidatedBatch],
     observed: Observed,
     targets: Callable[[ValidatedBatch], Sequence[Target]] = lambda _: (),
+    beside: Callable[[ValidatedBatch], Beside] = lambda _: NOTHING_BESIDE,
 ) -> Observed:
     """Observe all rows of a log, for policies that are these `targets` in a batch of its rows."""
     for batch in rows:
-        observed = observed.observe(batch.log(), targets(batch), batch.rejected)
+        observed = observed.observe(batch.log(), targets(batch), batch.rejected, beside(batch))
     return observed
 
 
@@ -249,128 +202,6 @@ def mean_policy(study: Study, known: Array, follows: float) -> Array:
 def average_policy(study: Study, contextual: ContextFeatures | None, last: Array | None) -> Array:
     """The policy of the next row; with contexts, its mean over the last of them."""
     return mean_policy(study, *last_policies(study, contextual, last))
-
-
-def with_rejected(
-    log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None
-) -> tuple[Log, Array]:
-    """Put the rejected rows, in their places, into a log and the target's probabilities.
-
-    The target is taken to earn nothing in them, π(b) = 0, and production the reward of the row, or
-    the largest possible. So all bounds hold for any outcome of these rows, and rows that cannot be
-    read never make the target look better. If the behavior is estimated, a row without an action is
-    left out.
-
-    >>> one = np.array([-1]), np.array([1.0]), np.array([False]), np.array([0.5])
-    >>> rejected = Rejected(np.array([True, False]), *one)
-    >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
-    >>> log, p = with_rejected(valid, np.array([0.9]), rejected, behavior)
-    >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
-    ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
-    """
-    valid, n = rejected.valid, len(rejected.valid)
-    actions, rewards, pi = np.zeros(n, dtype=np.int64), np.empty(n), np.zeros(n)
-    actions[valid], rewards[valid], pi[valid] = log.actions, log.rewards, probability
-    rewards[~valid] = rejected.rewards
-    if behavior is None:
-        known = valid.copy()
-        known[~valid] = rejected.actions >= 0
-        actions[~valid] = np.maximum(rejected.actions, 0)
-        return Log._of(actions[known], rewards[known], None, None), pi[known]
-    if isinstance(behavior, Logged):
-        q = np.ones(n)
-        q[valid] = log.propensities
-        return Log._of(actions, rewards, q, None), pi
-    actions[~valid] = int(np.argmax(behavior))  # any playable action: its weight is 0
-    return Log._of(actions, rewards, None, None), pi
-
-
-def with_unusable(
-    log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None, target: Target
-) -> tuple[Log, Array]:
-    """Put the rejected rows, in their places, into a log and the target's probabilities.
-
-    A row has nan as its reward if that is not known, and as its probability, unless the reward is
-    all that is not known of it: the certificate takes the worst that the row may have been.
-
-    >>> one = np.array([1]), np.array([1.0]), np.array([False]), np.array([0.5])
-    >>> rejected = Rejected(np.array([True, False]), *one)
-    >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
-    >>> log, p = with_unusable(valid, np.array([0.9]), rejected, behavior, [0.2, 0.8])
-    >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
-    ([0.5, nan], [0.25, 0.5], [0.9, nan])
-    >>> policy = FixedPolicy([0.2, 0.8])
-    >>> with_unusable(valid, np.array([0.9]), rejected, behavior, policy)[1].tolist()
-    [0.9, 0.8]
-    """
-    valid, places = rejected.valid, ~rejected.valid
-    actions, rewards = among_all(log.actions, valid, 0), among_all(log.rewards, valid, math.nan)
-    pi, own = among_all(probability, valid, math.nan), np.full(int(places.sum()), math.nan)
-    rewards[places] = np.where(rejected.has_reward, rejected.rewards, math.nan)
-    if isinstance(behavior, np.ndarray):
-        playable = (rejected.actions >= 0) & (behavior[rejected.actions] > 0.0)
-        actions[places] = np.where(playable, rejected.actions, int(np.argmax(behavior)))
-        q = None
-    else:
-        assert behavior is not None  # a counted one has no centers
-        assert log.propensities is not None and rejected.propensities is not None  # noqa: PT018
-        low, high = behavior.range  # outside of it there may have been no choice: no w is known
-        playable = (rejected.actions >= 0) & (rejected.propensities >= low)
-        playable &= rejected.propensities <= high
-        q = among_all(log.propensities, valid, 1.0)
-        q[places] = np.where(playable, rejected.propensities, 1.0)
-    if isinstance(target, FixedPolicy):
-        known = playable & ~rejected.has_reward
-        own[known] = target.probabilities[rejected.actions[known]]
-    pi[places] = own
-    return Log._of(actions, rewards, q), pi
-
-
-def among_all(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -> NDArray[Number]:
-    """The values of valid rows in their places among all rows; the other rows have `other`.
-
-    >>> among_all(np.array([0.5]), np.array([False, True]), 1.0).tolist()
-    [1.0, 0.5]
-    """
-    found = np.full((len(valid), *values.shape[1:]), other, dtype=values.dtype)
-    found[valid] = values
-    return found
-
-
-def _ratio_of_rejected(target: Target, log: Log, behavior: Behavior | None) -> float:
-    """W of a row that cannot be used: at least that of its own, or nan if it has one unseen.
-
-    A fixed policy without vectors has the W of usable rows. With a larger one, centers would be
-    smaller in rows that lack a reward, and so depend on the action (docs/theory.md, section 11).
-    """
-    if behavior is None:
-        return math.inf
-    unseen = log.propensity_vectors is not None
-    if isinstance(target, FixedPolicy):
-        most = ratio_of_policy(target.probabilities, behavior)
-    else:
-        most = largest_ratio(behavior)
-        unseen |= not isinstance(behavior, Logged)
-    return math.nan if math.isinf(most) and unseen else most
-
-
-def without_first_plays(probability: Array, actions: Integers, counts: Integers) -> Array:
-    """The target's probabilities, 0 in the first row of each action.
-
-    A target over the actions of the log cannot be played before the log is known. A target that
-    spreads its probability over the actions seen so far can be, and gives no less to the logged
-    action in all other rows.
-
-    >>> without_first_plays(np.full(3, 0.5), np.array([1, 0, 1]), np.array([7, 0])).tolist()
-    [0.0, 0.5, 0.5]
-    """
-    new = np.flatnonzero(counts[actions] == 0)
-    if not len(new):
-        return probability
-    _, first = np.unique(actions[new], return_index=True)
-    without = probability.copy()
-    without[new[first]] = 0.0
-    return without
 
 
 def with_propensities(log: Log, behavior: Behavior | None) -> Log:
