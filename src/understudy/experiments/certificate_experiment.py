@@ -59,7 +59,7 @@ class CertificateRow:
     decision, now and by rules 1. With guardrails, `alone` are the rounds of the goal without them.
     Against a baseline, `certified` is the share of the true gain that the lower bound shows after
     all rounds: the median, and with `_10` what nine games in ten show. Of a kind, the share of
-    games in which each statement was wrong after any round, None if there is no such statement, and the
+    games in which each statement was wrong after any round, None if there is none, and the
     largest that chance `allows`: 5 % and three standard errors.
     """
 

@@ -216,4 +216,4 @@ def draw_gain(axes: Axes, found: GainOverTime) -> None:
     axes.set_xlabel("rounds", fontsize=8)
     axes.set_ylabel("gain over production, a round", fontsize=8)
     axes.set_title(f"d. {found.title}", fontsize=9, loc="left")
-    axes.legend(**BELOW, ncols=2)
+    axes.legend(**{**BELOW, "bbox_to_anchor": (0.45, -0.07)}, ncols=2)
