@@ -325,6 +325,11 @@ def have_same_rounds(first: AnyCertificate, second: AnyCertificate) -> bool:
     return same and alike and first.rounds == second.rounds
 
 
+def have_same_share(first: float, second: float) -> bool:
+    """Whether two confidences leave the same δ, up to the rounding of its shares."""
+    return math.isclose(1.0 - first, 1.0 - second, rel_tol=1e-6, abs_tol=1e-15)
+
+
 def require_no_rounds(argument: str, certificate: AnyCertificate) -> None:
     """Raise `InvalidArgument` if a certificate from which others begin has observed rounds."""
     if certificate.rounds:

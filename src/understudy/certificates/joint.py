@@ -9,7 +9,6 @@ same window of rounds. A guardrail is broken if its upper bound is below minus i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -23,6 +22,7 @@ from understudy.certificates.difference import (
     ROUND,
     AnyCertificate,
     have_same_rounds,
+    have_same_share,
     parts_between_points,
     require_no_rounds,
     require_observed,
@@ -151,8 +151,8 @@ class JointCertificate(Checked):
     goal: AnyCertificate
     guardrails: tuple[AnyCertificate, ...]
     metrics: tuple[Guardrail, ...]
-    crossed: int
-    broken_at: tuple[int, ...]
+    crossed: int = 0
+    broken_at: tuple[int, ...] = ()
     CONSTRAINTS: ClassVar = {
         "goal": ANY_CERTIFICATE,
         "guardrails": tuple_of("pass a tuple of certificates", ANY_CERTIFICATE),
@@ -174,10 +174,13 @@ class JointCertificate(Checked):
             raise InvalidArgument("metrics", self.metrics, reason, remedy)
         for at in (self.crossed, *self.broken_at):
             require_observed("broken_at" if at in self.broken_at else "crossed", at, self.rounds)
-        each = 1.0 - GUARDRAILS_SHARE * (1.0 - self.confidence) / m
+        _, each = self.confidences(self.confidence, m)
         for one in self.guardrails:
-            shared = math.isclose(1.0 - one.confidence, 1.0 - each, rel_tol=1e-6)  # sums of shares
-            if not (shared and type(one) is type(self.goal) and have_same_rounds(one, self.goal)):
+            if not (
+                have_same_share(one.confidence, each)
+                and type(one) is type(self.goal)
+                and have_same_rounds(one, self.goal)
+            ):
                 reason = "its behavior, its rounds, or its share of δ are not those of the goal"
                 remedy = "make the certificate with us.JointCertificate.begin"
                 raise InvalidArgument("guardrails", one, reason, remedy)
@@ -187,10 +190,23 @@ class JointCertificate(Checked):
         """The certificate before round 1, of the confidence that the `goal` has by itself."""
         require_no_rounds("goal", ANY_CERTIFICATE("goal", goal))
         checked: tuple[Guardrail, ...] = METRICS("metrics", tuple(metrics))
-        m, delta = len(checked), 1.0 - goal.confidence
-        each = goal.with_confidence(1.0 - GUARDRAILS_SHARE * delta / max(m, 1))
-        whole = goal.with_confidence(1.0 - (1.0 - GUARDRAILS_SHARE) * delta)
-        return JointCertificate(whole, (each,) * m, checked, crossed=0, broken_at=(0,) * m)
+        m = len(checked)
+        alone, each = JointCertificate.confidences(goal.confidence, m)
+        guardrails = (goal.with_confidence(each),) * m
+        return JointCertificate(goal.with_confidence(alone), guardrails, checked, 0, (0,) * m)
+
+    @staticmethod
+    def confidences(confidence: float, guardrails: int) -> tuple[float, float]:
+        """The confidence of the goal, and that of each guardrail, if all hold with this one.
+
+        >>> JointCertificate.confidences(0.9, 0), JointCertificate.confidences(0.5, 2)
+        ((0.9, 0.9), (0.75, 0.875))
+        """
+        if not guardrails:
+            return confidence, confidence
+        delta = 1.0 - confidence
+        share = GUARDRAILS_SHARE * delta
+        return 1.0 - (delta - share), 1.0 - share / guardrails
 
     def observe(
         self,

@@ -20,6 +20,7 @@ from understudy.certificates.difference import (
     POINTS_SET,
     ROUND,
     AnyCertificate,
+    have_same_share,
     parts_between_points,
     require_no_rounds,
     require_observed,
@@ -89,10 +90,10 @@ class SegmentCertificates(Checked):
         if len(self.certificates) != m:
             reason = f"there are {m} segments"
             raise InvalidArgument("certificates", self.certificates, reason, "pass one of each")
-        delta = (1.0 - self.confidence) / m
+        each = self.confidence_of(self.confidence, m)
         for one in self.certificates:
-            if not math.isclose(1.0 - one.confidence, delta, rel_tol=1e-6):  # of sums of shares
-                reason = f"of {m} segments, each has the confidence {1.0 - delta:.6g}"
+            if not have_same_share(one.confidence, each):
+                reason = f"of {m} segments, each has the confidence {each:.6g}"
                 remedy = "make the certificates with us.SegmentCertificates.begin"
                 raise InvalidArgument("certificates", one, reason, remedy)
         if sum(one.rounds for one in self.certificates) > self.rounds:
@@ -105,8 +106,9 @@ class SegmentCertificates(Checked):
         """The certificates before round 1, of the confidence that the certificate of all has."""
         require_no_rounds("whole", ANY_CERTIFICATE("whole", whole))
         found = NAMES("names", names if isinstance(names, str) else tuple(names))
-        each = whole.with_confidence(1.0 - (1.0 - whole.confidence) / max(len(found), 1))
-        return SegmentCertificates(found, (each,) * len(found), whole.confidence)
+        confidence = SegmentCertificates.confidence_of(whole.confidence, max(len(found), 1))
+        each = (whole.with_confidence(confidence),) * len(found)
+        return SegmentCertificates(found, each, whole.confidence)
 
     def observe(
         self,
@@ -129,6 +131,11 @@ class SegmentCertificates(Checked):
         places = {name: place for place, name in enumerate(self.names)}
         codes = np.array([places.get(name, -1) for name in found], dtype=np.int64)
         return self.advance(shown, probabilities, ratios, codes, other)
+
+    @staticmethod
+    def confidence_of(confidence: float, segments: int) -> float:
+        """1 − δ/m, the confidence of the decision about each of m segments."""
+        return 1.0 - (1.0 - confidence) / segments
 
     def advance(
         self,

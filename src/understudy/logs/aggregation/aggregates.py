@@ -67,7 +67,8 @@ class Rows:
 
     The frame has the columns `action`, `reward` and, if they are read, `propensity` and `target`.
     Rewards in `scale` become numbers in [0, 1]. `own` are the columns that `beside`
-    added, which need no check. `limits` are the smallest and the largest propensity allowed.
+    added, which need no check. `limits` are the smallest and the largest propensity allowed. Where
+    the scale is `flipped`, the smallest reward is the best, and becomes 1.
     """
 
     frame: nw.LazyFrame[Any]
@@ -75,6 +76,7 @@ class Rows:
     scale: RewardScale
     own: tuple[str, ...] = ()
     limits: tuple[float, float] = (0.0, 1.0)
+    flipped: bool = False
 
     @property
     def rules(self) -> list[Rule]:
@@ -136,8 +138,10 @@ class Rows:
 
     def _value(self, column: BoundedColumn) -> nw.Expr:
         value: Any = nw.col(column.parsed)
-        rescaled: nw.Expr = self.scale.unit(value) if column.role == REWARD else value
-        return rescaled
+        if column.role != REWARD:
+            return value  # type: ignore[no-any-return] # an expression
+        rescaled: nw.Expr = self.scale.unit(value)
+        return 1.0 - rescaled if self.flipped else rescaled
 
 
 def rows_of(
@@ -147,6 +151,7 @@ def rows_of(
     reward_range: Sequence[float] | None = None,
     propensities: bool = True,
     limits: tuple[float, float] = (0.0, 1.0),
+    flipped: bool = False,
 ) -> Rows:
     """The rows of a native frame; without `propensities` those of the frame are not read.
 
@@ -178,7 +183,7 @@ def rows_of(
         *(_readable(name, schema[name], role) for role, name in named.items()),
     )
     parsed = selected.with_columns(*(column.parse() for column in numbers))
-    return Rows(parsed, numbers, scale, limits=limits)
+    return Rows(parsed, numbers, scale, limits=limits, flipped=flipped)
 
 
 def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:

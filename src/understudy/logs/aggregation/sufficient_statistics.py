@@ -17,7 +17,13 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import Behavior, Logged
-from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates import (
+    AnyCertificate,
+    Certificate,
+    DifferenceCertificate,
+    FixedPolicy,
+)
+from understudy.certificates.difference import certificate_against
 from understudy.certificates.evidence import CENTERS, FIRST_RULES, LOSS, LOWER, RULES, UPPER
 from understudy.certificates.targets import largest_ratio, ratio_of_policy
 from understudy.constraints import Array
@@ -37,12 +43,14 @@ from understudy.logs.aggregation.aggregates import (
     limits_of,
     rows_of,
 )
+from understudy.logs.evaluation.answers import BaselineSums
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
 from understudy.types import Integers
 
 REWARDS = {"rewards": nw.col(REWARD)}
 OWN_ACTION = "own action"  # values that belong to the action of a row
 OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"
+OWN_BASELINE = "own baseline"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +65,19 @@ class SummedState:
 
 @dataclass(frozen=True, eq=False)
 class SummedCertificate:
-    """The certificate of a fixed policy, and rejected rows by reason."""
+    """The certificate of a fixed policy, rejected rows by reason, and the sums of its baseline."""
 
     certificate: Certificate
     reject_counts: dict[str, int]
+    baseline: BaselineSums | None = None
+    baseline_reward: Certificate | None = None
+
+    @property
+    def of_gain(self) -> AnyCertificate:
+        """The certificate of the gain over the baseline, if need be from one of its reward."""
+        if self.baseline_reward is None:
+            return self.certificate
+        return DifferenceCertificate(self.certificate, self.baseline_reward)
 
 
 def learn_sums(
@@ -122,6 +139,9 @@ def certify_sums(
     least_propensity: float | None = None,
     rules: int = RULES,
     partial: bool = False,
+    against: ArrayLike | None = None,
+    flipped: bool = False,
+    only_valid: bool = False,
 ) -> SummedCertificate:
     """The certificate of a fixed policy, from all valid rows of a log in any order.
 
@@ -132,7 +152,9 @@ def certify_sums(
     `columns.target` names the column with the probability of the logged action. `behavior` has the
     probability of every label, if production always played with these. Where propensities are
     logged, bets have centers if `least_propensity` is declared. There are none for a policy that is
-    `partial`: it may play actions beside these.
+    `partial`: it may play actions beside these. The gain is over the policy `against`, or over
+    production. If the scale of rewards is `flipped`, the smallest is the best. Rejected rows count
+    with the worst that they may have been, unless `only_valid` rows count.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> known = {"policy": [0.1, 0.9], "least_propensity": 0.5}
@@ -143,13 +165,19 @@ def certify_sums(
     fixed = None if behavior is None else behavior_vector(behavior, actions)
     known = Logged(len(actions), least_propensity) if fixed is None else fixed
     centers = None if rules == FIRST_RULES else CENTERS
-    empty = Certificate(known, confidence, lambdas=lambdas, rules=rules, centers=centers)
+    plain = Certificate(known, confidence, lambdas=lambdas, rules=rules, centers=centers)
+    empty, other = plain, None
+    if against is not None:
+        other = FixedPolicy(against).probabilities
+        paired = certificate_against(plain, other)
+        empty = paired if isinstance(paired, Certificate) else plain
     rows = rows_of(
         frame,
         columns,
         reward_range=reward_range,
         propensities=fixed is None,
         limits=limits_of(least_propensity, actions) if fixed is None else (0.0, 1.0),
+        flipped=flipped,
     )
     groups = group(rows, columns, REWARDS, actions, fixed)
     own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action
@@ -159,13 +187,25 @@ def certify_sums(
         own[OWN_TARGET] = FixedPolicy(policy).probabilities
     q = PROPENSITY if fixed is None else OWN_PROPENSITY
     pi = TARGET if policy is None else OWN_TARGET
+    if other is not None:
+        own[OWN_BASELINE] = other
     ratio = math.inf if partial else _largest_ratio(known, policy)
-    totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty, ratio)
-    rounds = int(groups.table[ROWS].sum())
-    return SummedCertificate(
-        empty.from_sufficient_statistics(rounds, S, totals, centered=math.isfinite(ratio)),
-        groups.reject_counts,
-    )
+    every = rows.beside(_own(groups, own))
+    totals, S, sums = _evidence(every, q, pi, empty, ratio, only_valid=only_valid)
+    rounds = groups.rounds if only_valid else int(groups.table[ROWS].sum())
+    known_ratio = math.isfinite(ratio)
+    certificate = empty.from_sufficient_statistics(rounds, S, totals, centered=known_ratio)
+    if other is None:
+        return SummedCertificate(certificate, groups.reject_counts)
+    earned, weights, squares, weighted = sums.tolist()
+    baseline = BaselineSums(earned, weights, squares, weighted, groups.rounds)
+    reward = None
+    if empty is plain:
+        ratio = _largest_ratio(known, other)
+        totals, S, _ = _evidence(every, q, OWN_BASELINE, plain, ratio, only_valid=only_valid)
+        known_ratio = math.isfinite(ratio)
+        reward = plain.from_sufficient_statistics(rounds, S, totals, centered=known_ratio)
+    return SummedCertificate(certificate, groups.reject_counts, baseline, reward)
 
 
 def _gain_of(learner: Any) -> GainFormula:
@@ -202,68 +242,102 @@ def _sums_of_fixed(
 
 
 def _evidence(
-    rows: Rows, q: str, pi: str, certificate: Certificate, ratio: float
-) -> tuple[Array, Array]:
+    rows: Rows, q: str, pi: str, certificate: Certificate, ratio: float, *, only_valid: bool
+) -> tuple[Array, Array, Array]:
     """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of all bets: all in one pass.
 
-    Rows that are not valid count with the least that they may have been, as they do in order
-    (`study.with_unusable`): with any w, unless the reward of a policy's row is all they lack.
+    Then, if there is a baseline, Σ w₀R, Σ w₀, Σ (w − w₀)² and Σ (w − w₀)²R of valid rows. Rows that
+    are not valid count with the least that they may have been, as they do in order
+    (`certificate_path.with_unusable`): with any w, unless the reward of a policy's row is all they
+    lack.
     """
     valid, R, w = nw.col(VALID), nw.col(REWARD), nw.col("w")
-    has_weight = nw.col(HAS_WEIGHT) if pi == OWN_TARGET else valid
+    has_weight = valid if pi == TARGET else nw.col(HAS_WEIGHT)
     weight = nw.when(has_weight).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
     used = nw.when(valid).then(w).otherwise(0.0)
     totals = {"R": R, "wR": used * R, "w": used, "ww": used * used}
+    base: nw.Expr | float = 1.0
+    beside: dict[str, nw.Expr] = {}
+    if OWN_BASELINE in rows.own:
+        w0 = nw.when(valid).then(nw.col("w0")).otherwise(0.0)
+        d = used - w0
+        beside = {"w0R": w0 * R, "w0": w0, "dd": d * d, "ddR": d * d * R}
+    if certificate.against is not None:
+        base = nw.col("w0")
+    most = certificate.bets.most
+    production = certificate.against is None
     if certificate.centered:
         least_rest = nw.when(nw.col(HAS_REWARD)).then(1.0 - R).otherwise(1.0)
         factors = [
             nw.when(valid)
-            .then(_factor(part, bet, center, w, 1.0 - R if part in (UPPER, LOSS) else R))
+            .then(_factor(term, w, base, 1.0 - R if term[0] in (UPPER, LOSS) else R))
             .otherwise(
                 nw.when(has_weight)
-                .then(_least_of_weight(part, bet, center, w))
+                .then(_least_of_weight(term, w, base))
                 .otherwise(
-                    _least(part, bet, center, least_rest if part in (UPPER, LOSS) else R, ratio)
+                    _least(
+                        term,
+                        least_rest if term[0] in (UPPER, LOSS) else R,
+                        ratio - 1.0 if term[0] in (LOWER, UPPER) or production else ratio,
+                        most,
+                    )
                 )
             )
-            for part, bet, center in certificate.bets.terms(ratio)
+            for term in certificate.bets.terms(ratio, production=production)
         ]
     else:
         parts = [(used * R, 0), (used * (1.0 - R), 1), ((used - 1.0) * R, 2)]
         factors = [1.0 + x * float(each) for x, i in parts for each in certificate.grids[i]]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
     every = rows.with_rejected(positive=q)
+    if only_valid:
+        every = every.filter(valid)
     marks = valid, nw.col(HAS_REWARD), nw.col(HAS_WEIGHT)
-    terms = every.select(R, *marks, weight.alias("w")).select(
-        *(term.alias(name) for name, term in (totals | logs).items())
+    weights = [weight.alias("w")]
+    if beside:
+        own = nw.when(nw.col(HAS_WEIGHT)).then(nw.col(OWN_BASELINE) / nw.col(q)).otherwise(0.0)
+        weights.append(own.alias("w0"))
+    found = totals | beside | logs
+    terms = every.select(R, *marks, *weights).select(
+        *(term.alias(name) for name, term in found.items())
     )
-    collected = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
+    collected = collect(terms.select(*(nw.col(name).sum() for name in found)))
     sums = collected.fill_null(0.0).to_numpy()[0]
-    return sums[: len(totals)], sums[len(totals) :]
+    first, last = len(totals), len(totals) + len(beside)
+    return sums[:first], sums[last:], sums[first:last]
 
 
-def _factor(part: int, bet: float, center: float, w: nw.Expr, R: nw.Expr) -> nw.Expr:
+Term = tuple[int, float, float]  # part, λ and center of a bet
+
+
+def _factor(term: Term, w: nw.Expr, base: nw.Expr | float, R: nw.Expr) -> nw.Expr:
     """1 + λ x of a usable row; `R` is 1 − R for the upper bound and the loss."""
+    part, bet, center = term
     if part in (LOWER, UPPER):
         return 1.0 + bet * (w * (R - center) + center)
-    return 1.0 + bet * ((w - 1.0) * (R - center))
+    return 1.0 + bet * ((w - base) * (R - center))
 
 
-def _least(part: int, bet: float, center: float, R: nw.Expr, ratio: float) -> nw.Expr | float:
-    """The least of 1 + λ x over all w up to `ratio`, where R is at most this."""
-    most = 1.0 - bet * center * max(0.0, ratio - 1.0) if center else 1.0
+def _least(term: Term, R: nw.Expr, excess: float, base: float) -> nw.Expr | float:
+    """The least of 1 + λ x over all weights up to `excess` above the mean, where R is at most this.
+
+    `base` is the largest weight of the baseline.
+    """
+    part, bet, center = term
+    most = 1.0 - bet * center * max(0.0, excess) if center else 1.0
     if part in (LOWER, UPPER):
         return most
-    none = 1.0 - bet * R  # without the center: production may have had no choice
+    none = 1.0 - bet * base * R  # without the center: production may have had no choice
     return nw.when(none < most).then(none).otherwise(most)
 
 
-def _least_of_weight(part: int, bet: float, center: float, w: nw.Expr) -> nw.Expr:
+def _least_of_weight(term: Term, w: nw.Expr, base: nw.Expr | float) -> nw.Expr:
     """The least of 1 + λ x over all rewards, where w is known."""
-    x = (1.0 - w) * center
+    part, bet, center = term
     if part in (LOWER, UPPER):
-        return 1.0 + bet * x
-    return 1.0 + bet * (x + nw.when(w < 1.0).then(w - 1.0).otherwise(0.0))
+        return 1.0 + bet * ((1.0 - w) * center)
+    d = w - base
+    return 1.0 + bet * (nw.when(d < 0.0).then(d).otherwise(0.0) - d * center)
 
 
 def _largest_ratio(known: Behavior, policy: ArrayLike | None) -> float:

@@ -23,7 +23,8 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import log_statistics, row_counts, seen_actions
 from understudy.logs.aggregation.engines import lazy, open_frame
-from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
+from understudy.logs.aggregation.sufficient_statistics import SummedState, learn_sums
+from understudy.logs.aggregation.summed_questions import SummedQuestion
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.questions import QuarantinedRows
 from understudy.logs.evaluation.repeated_rows import (
@@ -244,45 +245,61 @@ class AggregateRun:
         baseline: Target | None,
         fingerprints: Sequence[str],  # noqa: ARG002 - sums do not distinguish files
     ) -> tuple[list[CertificatePath], RunOutcome]:
-        """The certificate of a fixed policy at the end of the log, without a curve."""
+        """The certificates of fixed policies at the end of the log, without a curve."""
         options = self.options
-        _refuse_questions(targets, baseline, options)
-        (target,) = targets
         columns, source = self._columns()
         if source == ESTIMATED:
             reason = "its estimate takes an order"
             raise InvalidArgument("behavior", source, reason, "pass propensities, or no --engine")
+        question = options.question
+        if question.guardrails and question.quarantined is QuarantinedRows.MISSING_AT_RANDOM:
+            reason = "sums in no order do not leave out the same rows of each metric"
+            value = question.quarantined.value
+            raise InvalidArgument("quarantined", value, reason, "leave out --engine")
+        every = [*targets, *([] if baseline is None else [baseline])]
+        labels = frozenset(label for target in every for label in target.labels)
         with self._opened(columns) as frame:
             statistics = None
             if options.probabilities is None:
-                known = options.declared() | target.labels
-                statistics = self._statistics(frame, columns, known)
+                statistics = self._statistics(frame, columns, options.declared() | labels)
                 actions = statistics.actions
             else:
-                actions = declared_actions(options, target.labels)
-            summed = certify_sums(
-                frame,
-                columns,
-                actions=actions,
-                policy=self._policy(target, actions),
-                partial=may_play_others(target, actions, options.actions),
-                confidence=options.confidence_or_default,
-                **self._reading,
-            )
+                actions = declared_actions(options, labels)
+            confidence = 1.0 - (1.0 - options.confidence_or_default) / len(targets)
+            against = None if baseline is None else self._policy(baseline, actions)
+            if baseline is not None and against is None:
+                reason = "its probabilities are in a column"
+                raise InvalidArgument("against", baseline.name, reason, "leave out --engine")
+            found = [
+                SummedQuestion(
+                    frame,
+                    columns,
+                    question,
+                    actions,
+                    self._policy(target, actions),
+                    against,
+                    confidence if len(targets) > 1 else options.confidence_or_default,
+                    {
+                        **self._reading,
+                        "partial": may_play_others(target, actions, options.actions),
+                    },
+                ).path()
+                for target in targets
+            ]
+            paths, reject_counts = [path for path, _ in found], found[0][1]
             if statistics is None:
                 statistics = self._statistics(frame, columns, frozenset(), actions)
             if not statistics.sums.rows:
-                raise nothing_left(LOG, summed.reject_counts)
+                raise nothing_left(LOG, reject_counts)
             sticky = self._sticky(frame, columns, source, actions)
         if self.strict:
-            refuse_rejected_rows(summed.reject_counts)
+            refuse_rejected_rows(reject_counts)
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # sums do not identify the rejected rows
-        statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)
+        statistics = dataclasses.replace(statistics, reject_counts=reject_counts)
         repeated, bound = self._repeated(columns), self._bound(source)
-        provenance = self._provenance(summed.reject_counts, repeated, bound, sticky)
-        outcome = RunOutcome(statistics, source, provenance)
-        return [CertificatePath(summed.certificate)], outcome
+        provenance = self._provenance(reject_counts, repeated, bound, sticky)
+        return paths, RunOutcome(statistics, source, provenance)
 
     def _statistics(
         self, frame: Any, columns: Columns, known: frozenset[str], actions: Actions | None = None
@@ -425,21 +442,3 @@ class AggregateRun:
             "reward_range": self._range,
             "least_propensity": self.options.least_propensity,
         }
-
-
-def _refuse_questions(targets: Sequence[Target], baseline: Target | None, options: Options) -> None:
-    """Raise `InvalidArgument` if a question needs the rows in their order."""
-    asked = options.question
-    found = {
-        "policy": len(targets) if len(targets) > 1 else None,
-        "against": None if baseline is None else baseline.name,
-        "guardrail": asked.guardrails or None,
-        "segment": asked.segments,
-        "quarantined": None
-        if asked.quarantined is QuarantinedRows.WORST_CASE
-        else asked.quarantined.value,
-    }
-    for name, value in found.items():
-        if value is not None:
-            reason = "sums in no order do not answer it"
-            raise InvalidArgument(name, value, reason, "leave it out, or leave out --engine")

@@ -324,6 +324,7 @@ def with_unusable(
         low, high = behavior.range  # outside of it there may have been no choice: no w is known
         playable = (rejected.actions >= 0) & (rejected.propensities >= low)
         playable &= rejected.propensities <= high
+        actions[places] = np.maximum(rejected.actions, 0)  # the baseline's w is of this action
         q = among_all(log.propensities, valid, 1.0)
         q[places] = np.where(playable, rejected.propensities, 1.0)
     if isinstance(target, FixedPolicy):
