@@ -133,6 +133,20 @@ def test_any_batching_gives_the_same_bits(cuts: tuple[int, ...]) -> None:
     assert saved_text(certificate) == saved_text(observed(begun(), seen))
 
 
+@pytest.mark.parametrize(("seed", "n", "slower"), [(0, 450, 0.0), (3, 300, 900.0)])
+def test_a_decision_between_two_points_is_that_of_the_next_one(
+    seed: int, n: int, slower: float
+) -> None:
+    """Round by round, as a live study observes, and all at once."""
+    seen, certificate, between = world(seed, n, slower=slower), begun(), 0
+    for t in range(n):
+        certificate = observed(certificate, seen.part(slice(t, t + 1)))
+        between += certificate.promoted and not certificate.crossed
+        between += certificate.broken[0] and not certificate.broken_at[0]
+    assert saved_text(certificate) == saved_text(observed(begun(), seen))
+    assert between > 0  # it is said at once, and kept from the next point on
+
+
 def test_a_log_is_observed_as_its_columns_are() -> None:
     seen = world(5, 200, missing=0.1)
     trace = us.Trace(seen.target, 0, 2)

@@ -96,6 +96,18 @@ def test_any_batching_gives_the_same_bits(kind: str, cuts: tuple[int, ...]) -> N
     assert saved_text(parts) == saved_text(at_once)
 
 
+def test_a_decision_between_two_points_is_that_of_the_next_one() -> None:
+    """Round by round, as a live study observes, and all at once."""
+    log, codes = played(2, 400, means=((0.5, 0.5), (0.5, 0.5), (0.9, 0.1)))
+    certificates = start = us.SegmentCertificates.begin(us.Certificate(PI), NAMES)
+    between = 0
+    for t in range(400):
+        certificates = certificates.advance(*columns(log[t : t + 1]), codes[t : t + 1])
+        between += certificates.worse_somewhere and not certificates.worse_at
+    assert saved_text(certificates) == saved_text(start.advance(*columns(log), codes))
+    assert between > 0  # it is said at once, and kept from the next point on
+
+
 def test_a_log_is_observed_with_the_names_of_segments() -> None:
     log, codes = played(3, 300)
     names = [(*NAMES, "unknown")[code] for code in codes]
