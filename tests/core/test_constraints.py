@@ -294,6 +294,18 @@ EXAMPLES: dict[str, Arguments] = {
     "schedules.HalfOf": {"eta": falling_rate(0.5)},
     "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
     "schedules.Tabulated": {"gamma": [0.2, 0.1]},
+    "simulation.planned_game.PlannedGuardrail": {
+        "guardrail": us.Guardrail("latency", low=0.0, high=10.0, better="lower", margin=1.0),
+        "mean": 5.0,
+        "deviation": 1.0,
+        "effect": 0.5,
+    },
+    "simulation.planning.plan": {
+        "production": PI,
+        "means": [0.1, 0.2, 0.3],
+        "runs": 1,
+        "longest": 5,
+    },
     "simulation.simulate.simulate": {
         "game": GAME,
         "learners": PLAYERS,
@@ -411,6 +423,7 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "learners.exp4.exp4": {"experts"},
     "logs.encoder.Encoder": {"columns"},
     "logs.features.ContextFeatures": {"encoder", "learner"},
+    "simulation.planning.plan": {"learner"},
     "simulation.simulate.simulate": {"game", "learners", "comparators"},
     "simulation.sweep.Sweep": {"learners", "comparators"},
     "theory.coverage_adaptive.coverage_adaptive_bound": COMPARATOR,

@@ -30,9 +30,9 @@ from understudy.logs.evaluation.diagnostics import (
     DriftFinding,
     calibrate,
     drift_of,
+    estimate_gain,
+    estimate_gain_of_rows,
     exploration_for,
-    gain_error,
-    gain_error_of_rows,
     homogeneity,
     overlap_of,
     rows_for,
@@ -522,8 +522,9 @@ def test_the_standard_error_is_the_spread_of_the_estimate(
         log = us.Log(actions, rewards, np.array(q)[actions])
         sums = ActionStatistics.empty(len(q)).after(log)
         certificate = us.Certificate(us.Logged(len(q))).observe(log, us.FixedPolicy(pi))
-        estimate = overlap_of(pi, sums, np.ones(len(q))).estimate - rewards.mean()
-        found.append((estimate, gain_error(pi, sums), gain_error_of_rows(certificate, sums)))
+        estimate, of_rows = estimate_gain(pi, sums), estimate_gain_of_rows(certificate, sums)
+        assert of_rows.value == pytest.approx(estimate.value)
+        found.append((estimate.value, estimate.error, of_rows.error))
     spread = float(np.std([estimate for estimate, *_ in found]))
     of_actions, of_rows = np.mean([errors for _, *errors in found], axis=0)
     assert of_actions == pytest.approx(spread, rel=0.12)

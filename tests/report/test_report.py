@@ -44,6 +44,7 @@ from tests.support.strategies import quick
 from understudy.report import (
     ActionRow,
     CandidateRow,
+    GainBounds,
     QuarantineCount,
     Report,
     show,
@@ -320,6 +321,64 @@ def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
     assert len(tree(render_page(bare)).every("table")) == 0
 
 
+def number_line(bounds: GainBounds) -> tuple[Element, str]:
+    """The picture of a gain, and the sentence for those who do not see it."""
+    (svg, narrow) = (
+        one
+        for one in tree(render_page(replace(sample("waiting"), gain=bounds))).every("svg")
+        if one.attributes.get("aria-label", "").startswith("Gain over production")
+    )
+    assert svg.attributes["aria-label"] == narrow.attributes["aria-label"]
+    return svg, svg.attributes["aria-label"]
+
+
+def test_the_gain_is_a_number_line_with_the_estimate_between_its_bounds_and_zero() -> None:
+    svg, label = number_line(GainBounds(0.005, -0.026, 0.042))
+    assert label == (
+        "Gain over production per row: at least −0.026, estimated +0.005, at most +0.043"
+    )
+    (bar,) = svg.every("rect")
+    start, size = (float(bar.attributes[name]) for name in ("x", "width"))
+    (zero,) = (e for e in svg.every("line") if e.attributes["class"] == "zero")
+    place = {-0.026: start, 0.042: start + size, 0.0: float(zero.attributes["x1"])}
+    place[0.005] = float(svg.every("circle")[0].attributes["cx"])
+    slope = (place[0.042] - place[-0.026]) / 0.068
+    for gain, x in place.items():
+        assert x - start == pytest.approx((gain + 0.026) * slope, abs=0.2)
+    middles = [float(e.attributes["x"]) for e in svg.every("text")]
+    assert 0.0 <= min(middles) <= max(middles) <= 720.0
+
+
+@pytest.mark.parametrize("bounds", [GainBounds(0.1), GainBounds(0.1, None, None)])
+def test_without_bounds_there_is_no_number_line(bounds: GainBounds) -> None:
+    page = render_page(replace(sample("waiting"), gain=bounds))
+    assert "Gain over production per row" not in page
+
+
+def test_a_gain_of_late_is_drawn_without_the_estimate_over_all_rows() -> None:
+    svg, label = number_line(GainBounds(0.005, -0.026, 0.041, since=512, low_since=0.02))
+    assert label == "Gain over production per row: at least +0.02 since row 512"
+    assert svg.every("circle") == []
+
+
+@given(
+    bounds=st.builds(
+        GainBounds,
+        st.one_of(st.none(), st.floats(-1e3, 1e3)),
+        st.floats(-1e3, 1e3),
+        st.one_of(st.none(), st.floats(-1e3, 1e3)),
+        st.none(),
+        st.none(),
+    )
+)
+@quick
+def test_every_gain_can_be_drawn_in_the_terminal_too(bounds: GainBounds) -> None:
+    report = replace(sample("waiting"), gain=bounds)
+    line = next(line for line in printed(report, 100) if line.startswith("at least"))
+    assert line.count("0") >= 1
+    assert ("●" in line) == (bounds.estimate is not None)
+
+
 def test_a_certificate_without_history_is_a_range() -> None:
     curve = certificate(1_000, mean=0.4, production=0.3, spread=0.3)
     last = replace(
@@ -337,7 +396,9 @@ def test_a_certificate_without_history_is_a_range() -> None:
             for svg in tree(render_page(one)).every("svg")
             if svg.attributes.get("role") == "img"
         ]
-        for one in (replace(sample("promoted"), certificate=c, actions=()) for c in (curve, last))
+        for one in (
+            replace(sample("promoted"), certificate=c, actions=(), gain=None) for c in (curve, last)
+        )
     ]
     assert (
         labels[0] == ["The certificate over time"] * 2 + ["The gain over production, at least"] * 2

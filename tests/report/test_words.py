@@ -131,7 +131,7 @@ def test_a_promotion_that_is_not_justified_any_more_says_so() -> None:
         (
             {"reason": Reason.SAME_AS_PRODUCTION, "sample_size": None},
             "No visible gain. The policy plays as production does, so there is no gain to show. "
-            "Next: keep production, and try another policy.",
+            "Next: keep production, or try a policy that differs from it.",
         ),
         (
             {"reason": Reason.NO_REWARDS, "sample_size": None},
@@ -191,12 +191,16 @@ def test_each_finding_has_its_sentence(changes: dict[str, Any], sentence: str) -
 
 
 def test_quarantined_rows_that_hide_every_gain_are_the_cause() -> None:
-    line = said(reason=Reason.QUARANTINED_ROWS, rejected=60)
+    dirty = replace(COVERAGE, refused={"reward is out of range": 60})
+    line = words.describe_verdict(verdict(reason=Reason.QUARANTINED_ROWS, rejected=60), dirty)
     assert line.startswith(
         "Impossible with such a log. 60 of 1,000 rows are quarantined, and count with the worst "
         "that they may have been, so no number of such rows would show a gain. Estimated gain "
     )
-    assert line.endswith(" Next: correct the quarantined rows.")
+    assert line.endswith(
+        " Next: correct the quarantined rows (pass the smallest and largest possible with "
+        "--reward-range LOW HIGH)."
+    )
 
 
 def test_no_visible_gain_says_what_these_rows_would_have_shown() -> None:
@@ -204,10 +208,11 @@ def test_no_visible_gain_says_what_these_rows_would_have_shown() -> None:
     line = said(standard_error=0.012, **changes)
     assert line.startswith("No visible gain. Estimated gain +0.0067 per row (at least −")
     assert line.endswith(
-        "each with 95 %): not above its standard error, 0.012. So many rows usually show a gain of "
-        "0.05 or more. Next: keep production, and try another policy."
+        "each with 95 %): not above its standard error, 0.012. In this many rows, a gain of 0.05 "
+        "or more would usually show. Next: keep production; a smaller gain would take more rows to "
+        "show, a larger one another policy."
     )
-    assert "So many" not in said(visible_gain=1.2, **changes)  # no gain is so large
+    assert "In this many" not in said(visible_gain=1.2, **changes)  # no gain is so large
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def verdict(**changes: Any) -> Verdict:
         "rows": 1_000,
         "rejected": 0,
         "earned": 500.0,
+        "estimated_gain": 0.0067,
         "standard_error": 0.005,
         "visible_gain": 0.05,
     }

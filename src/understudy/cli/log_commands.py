@@ -15,6 +15,9 @@ from understudy.cli import FOLDER, check_writable, show_progress, wide_console
 if TYPE_CHECKING:
     from understudy.report import Report
 
+# Exit codes of --gate by outcome. 1 is a crash, and 2 bad input, so that neither seems a decision.
+UNDECIDED = 3
+GATE_CODES = {"promote": 0, "worse": 4, "guardrail broken": 4}
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -156,18 +159,25 @@ def coverage(
 )
 @click.option("--strict", is_flag=True, help="A row that would be quarantined is an error.")
 @click.option("--out", type=FOLDER, help="Folder for report.html and quarantine.parquet.")
+@click.option("--gate", is_flag=True, help="Exit with 0 for promote, 3 for undecided, 4 for worse.")
 def certify(
     log: tuple[str, ...],
     policies: tuple[str, ...],
     out: Path | None,
+    *,
+    gate: bool,
     json_output: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Certify a policy that stays as it is, on a log that it was not learned from.
 
     What is certified is --policy, or a model of your own whose probability of the
     logged action is a column: --target-probability. Printed: what it would have earned
     at least and at most, what production earned, the gain, and whether to promote it.
+
+    With --gate the exit code is the decision, for a pipeline to stand on: 0 promote; 3 not
+    decided, or not decidable; 4 worse, or a guardrail broken. As ever, 1 is a crash, and
+    2 bad input.
     """
     if out is not None:
         check_writable(out)
@@ -176,6 +186,7 @@ def certify(
     _print_report(result, json_output=json_output)
     if out is not None and not json_output:
         click.echo(f"wrote report.html and quarantine.parquet to {out}")
+    return GATE_CODES.get(result.outcome.value, UNDECIDED) if gate else 0
 
 
 def _print_report(result: Any, *, json_output: bool) -> None:

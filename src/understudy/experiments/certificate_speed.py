@@ -42,52 +42,17 @@ from understudy.experiments.decision_games import (
 )
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
 from understudy.simulation.game import RandomStreams
+from understudy.theory.information import least_divergence
 from understudy.types import Integers, Log
 
 DELTA = 1.0 - CONFIDENCE
 SEQUENCES = ("limit", "now", "rules_1", "bernstein", "hedged", "plug_in")
-BISECTIONS = 60  # of log θ between these ends: its last digits
-LARGEST_LOG = 60.0
 # log(1 + x) ≥ x + PSI x² for x ≥ −1/2: the bound by which hedged bets are chosen.
 PSI = 2.0 - 4.0 * math.log(2.0)
 HEDGED_LOSS = 0.5  # the largest part of the wealth that hedged bets lose in a round
 
 
 # ------------------------------------------------------------------------------ the limit
-
-
-def least_divergence(policies: Array, behavior: Array, means: Array) -> Array:
-    """KLinf of policies (n, K): min Σ_a q(a) kl(r(a), r'(a)) over r' with ⟨π − q, r'⟩ ≤ 0.
-
-    0 where the policy earns no more than production. The minimum is where, for some θ ≥ 0,
-    r' − r + θ v r' (1 − r') = 0 with v = π/q − 1; ⟨q v, r'⟩ falls in θ, which is bisected.
-    """
-    v = policies / behavior - 1.0
-    better = (v * behavior) @ means > 0.0
-    low, high = np.full(len(v), -LARGEST_LOG), np.full(len(v), LARGEST_LOG)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2.0
-        still = (_tilted(np.exp(middle)[:, np.newaxis] * v, means) * v) @ behavior > 0.0
-        low, high = np.where(still, middle, low), np.where(still, high, middle)
-    tilted = _tilted(np.exp(high)[:, np.newaxis] * v, means)
-    divergence = _kl(means, tilted) @ behavior
-    return np.asarray(np.where(better, divergence, 0.0))
-
-
-def _tilted(u: Array, r: Array) -> Array:
-    """The root r' of r' − r + u r' (1 − r') = 0 in [0, 1]; of the two forms, the accurate one."""
-    b = 1.0 + u
-    root = np.sqrt(np.maximum(b * b - 4.0 * u * r, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(b > 0.0, 2.0 * r / (b + root), (b - root) / (2.0 * u))
-
-
-def _kl(q: Array, p: Array) -> Array:
-    """kl(q, p) of Bernoulli means, with 0 log 0 = 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        one = np.where(q > 0.0, q * np.log(q / p), 0.0)
-        zero = np.where(q < 1.0, (1.0 - q) * np.log((1.0 - q) / (1.0 - p)), 0.0)
-    return np.asarray(one + zero)
 
 
 def limit_round(policies: Array, rounds: Integers, behavior: Array, means: Array) -> float:

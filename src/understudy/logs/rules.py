@@ -452,14 +452,16 @@ def nothing_left(file: str, reject_counts: Mapping[str, int]) -> InvalidLog:
 
 def too_few(file: str, label: str, reject_counts: Mapping[str, int]) -> InvalidLog:
     """The error for a log whose valid rows show only one action."""
-    others = f" (rejected: {list_reasons(reject_counts)})" if reject_counts else ""
-    return InvalidLog(
-        "log",
-        file,
-        f"it cannot tell: its valid rows show the action {shorten(label)} alone: production was "
-        f"deterministic, or one action is all there is{others}",
-        remedy_for(reject_counts) if reject_counts else "name the others in --actions FILE",
-    )
+    alone = f"show the action {shorten(label)} alone"
+    if reject_counts:  # the cause first: rows of the other actions may be among these
+        rows = sum(reject_counts.values())
+        reason = (
+            f"{rows:,} of its rows {'is' if rows == 1 else 'are'} rejected "
+            f"({list_reasons(reject_counts)}), and the others {alone}"
+        )
+        return InvalidLog("log", file, reason, remedy_for(reject_counts))
+    reason = f"it cannot tell: its rows {alone}: production was deterministic, or one action is all"
+    return InvalidLog("log", file, f"{reason} there is", "name the others in --actions FILE")
 
 
 def refuse_rejected_rows(reject_counts: Mapping[str, int]) -> None:

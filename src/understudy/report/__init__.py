@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.logs.evaluation.outcomes import GainBounds
 from understudy.report.data import (
     ActionRow,
     CandidateRow,
@@ -19,6 +20,7 @@ __all__ = [
     "CertificateCurve",
     "ContextRow",
     "ExpertRow",
+    "GainBounds",
     "QuarantineCount",
     "QuarantinedRow",
     "Report",

@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG: a certificate over time, a range, a policy."""
+"""The pictures of a report, as SVG: a certificate over time, a gain, a range, a policy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.formatting import approximate, count, counted, named, number, percent, plain
+from understudy.formatting import (
+    approximate,
+    count,
+    counted,
+    gain,
+    least_gain,
+    most_gain,
+    named,
+    number,
+    percent,
+    plain,
+)
+from understudy.logs.evaluation.outcomes import GainBounds
 from understudy.report.data import ActionRow, CertificateCurve
 from understudy.report.tables import most_important
 
@@ -29,6 +42,9 @@ DOUBLE = "WF"  # what Unicode calls letters that are twice as wide
 LINE_HEIGHT = 14.0
 FAR = 1e4  # pixels, far outside of every picture: points beyond it are drawn there
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 74.0, 10.0, 40.0
+LINE_TOP, BAR = 42.0, 16.0  # pixels above a number line, and the height of its bar
+SIDE = 10.0  # pixels left free beside the marks of a number line
+RULER = 40  # letters of a number line in a terminal
 MARGIN = 0.06  # of the range, left free below and above
 NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
 SMALLEST = 1e-290  # of a range: the pixels of smaller ones would overflow
@@ -109,6 +125,123 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
         118.0,
         parts,
     )
+
+
+# --------------------------------------------------------------------------- the gain, on a line
+
+
+@dataclass(frozen=True)
+class DrawnGain:
+    """What a number line shows of a gain; None where nothing is known.
+
+    If only a window shows a gain, its lower bound alone is drawn: the others are of all rows.
+    """
+
+    least: str
+    most: str
+    estimate: str
+    low: float | None
+    high: float | None
+    middle: float | None
+
+    @staticmethod
+    def of(bounds: GainBounds | None) -> DrawnGain | None:
+        """The parts of a number line; None if there are no bounds."""
+        if bounds is None or bounds.low is None:
+            return None
+        if bounds.since is not None and bounds.low_since is not None:
+            least = f"at least {least_gain(bounds.low_since)} since row {count(bounds.since)}"
+            return DrawnGain(least, "", "", bounds.low_since, None, None)
+        return DrawnGain(
+            f"at least {least_gain(bounds.low)}",
+            "" if bounds.high is None else f"at most {most_gain(bounds.high)}",
+            "" if bounds.estimate is None else f"estimated {gain(bounds.estimate)}",
+            bounds.low,
+            bounds.high,
+            bounds.estimate,
+        )
+
+    @property
+    def marks(self) -> list[float]:
+        """All values that are drawn, with 0."""
+        return [0.0, *(x for x in (self.low, self.high, self.middle) if x is not None)]
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in (self.least, self.estimate, self.most) if part)
+
+
+def draw_gain_bounds(bounds: GainBounds | None, width: float = 720.0) -> str:
+    """The number line as a picture; empty if there are no bounds."""
+    drawn = DrawnGain.of(bounds)
+    if drawn is None:
+        return ""
+    x = linear_scale(drawn.marks, SIDE, width - SIDE)
+    zero = float(x(0.0))
+    start = x.start if drawn.low is None else float(x(drawn.low))
+    stop = x.stop if drawn.high is None else float(x(drawn.high))
+    box: dict[str, Any] = {"x": min(start, stop), "width": abs(stop - start)}
+    box |= {"y": LINE_TOP - BAR / 2, "height": BAR, "rx": 3}
+    parts = [
+        svg_element("line", x1=x.start, x2=x.stop, y1=LINE_TOP, y2=LINE_TOP, class_="grid"),
+        svg_element("rect", class_="range", **box),
+        svg_element("line", x1=zero, x2=zero, y1=LINE_TOP - 18, y2=LINE_TOP + 18, class_="zero"),
+        *_above(drawn, start, stop, width),
+        _under("no gain", zero, 88.0, width, "tick"),
+    ]
+    if drawn.middle is not None:
+        at = float(x(drawn.middle))
+        parts.append(svg_element("circle", cx=at, cy=LINE_TOP, r=6, class_="estimate"))
+        parts.append(_under(drawn.estimate, at, 72.0, width, "note"))
+    return svg_chart(f"Gain over production per row: {drawn}", str(drawn), width, 92.0, parts)
+
+
+def _above(drawn: DrawnGain, start: float, stop: float, width: float) -> list[str]:
+    """The labels of both ends above them, apart from each other and inside the picture."""
+    least, most = label_width(drawn.least), label_width(drawn.most)
+    apart = (least + most) / 2 + SIDE
+    middle = (start + stop) / 2
+    low, high = min(start, middle - apart / 2), max(stop, middle + apart / 2)
+    low = float(np.clip(low, least / 2, max(width - most / 2 - apart, least / 2)))
+    high = float(np.clip(high, low + apart, max(width - most / 2, low + apart)))
+    labels = (drawn.least, low), (drawn.most, high)
+    return [svg_text(text, at, 13.0, class_="note", anchor="middle") for text, at in labels if text]
+
+
+def _under(text: str, at: float, y: float, width: float, class_: str) -> str:
+    """A label below a mark, moved where it would leave the picture."""
+    half = label_width(text) / 2
+    inside = float(np.clip(at, half, max(width - half, half)))
+    return svg_text(text, inside, y, class_=class_, anchor="middle")
+
+
+def gain_ruler(bounds: GainBounds | None) -> str:
+    """The number line in letters; empty if there are no bounds.
+
+    >>> gain_ruler(GainBounds(0.01, -0.02, 0.04))
+    'at least −0.021 ├────────────0──────●──────────────────┤ at most +0.041'
+    >>> gain_ruler(GainBounds(0.3, 0.25, 0.35))
+    'at least +0.25  0                           ├────●─────┤ at most +0.35'
+    """
+    drawn = DrawnGain.of(bounds)
+    if drawn is None:
+        return ""
+    x = linear_scale(drawn.marks, 0.0, 1.0)
+    low, high = min(drawn.marks), max(drawn.marks) if drawn.high is not None else x.high
+
+    def place(value: float) -> int:
+        share = (value - low) / (high - low) if high > low else 0.0
+        return round(share * (RULER - 1))
+
+    letters = [" "] * RULER
+    start = place(drawn.low or 0.0)
+    stop = RULER - 1 if drawn.high is None else place(drawn.high)
+    letters[start : stop + 1] = "─" * (stop + 1 - start)
+    letters[place(0.0)] = "0"
+    letters[start] = "├"
+    letters[stop] = "→" if drawn.high is None else "┤"
+    if drawn.middle is not None:
+        letters[place(drawn.middle)] = "●"
+    return f"{drawn.least:15} {''.join(letters)} {drawn.most}".rstrip()
 
 
 def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:

@@ -175,7 +175,7 @@ class Report:
     rows would show. If the policy depends on the context, the probabilities of its actions are
     means over the last `averaged_over` rows. `contexts` has groups of contexts, whose intervals
     hold with `context_confidence`; `columns_left_out` counts columns of contexts that it leaves
-    out. `details` are facts for experts.
+    out. `details` are assumptions about V, κ and the ridge.
     """
 
     title: str
@@ -187,7 +187,7 @@ class Report:
     step: str = ""
     code: str = ""
     facts: Sequence[tuple[str, str]] = ()
-    details: Sequence[tuple[str, str]] = ()
+    details: Sequence[str] = ()
     assumptions: Sequence[str] = ()
     certificate: CertificateCurve | None = None
     actions: Sequence[ActionRow] = ()
@@ -290,6 +290,7 @@ def _report_learned(result: LearnResult) -> Report:
         title="What was learned from this log",
         facts=[*facts, *proven],
         assumptions=[*words.assumptions(policy), *_about_runs(result)],
+        details=words.feature_assumptions(policy),
         averaged_over=None if policy.contextual is None else min(LAST, policy.rows),
         code=_ramp_code(result, policy, POLICY_FILE),
         **_detail_fields(policy),

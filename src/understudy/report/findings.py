@@ -33,6 +33,7 @@ from understudy.logs.evaluation.diagnostics import (
     DriftFinding,
     ShareChange,
 )
+from understudy.logs.evaluation.outcomes import Obstacle
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import Coverage
@@ -306,7 +307,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
 def certify_warnings(result: CertifyResult) -> Iterator[str]:
     """Warnings about a certified policy."""
     yield from bound_warnings(result)
-    if result.strange is not None:
+    if result.strange is not None and result.coverage.obstacle is not Obstacle.MOSTLY_REJECTED:
         known, shown = (list_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
         yield (
             f"The policy and the log have no action in common: the policy knows {known}; the log "

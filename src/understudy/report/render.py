@@ -75,6 +75,7 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
     picture = _in_two_widths(charts.draw_policy, report.actions) if report.has_policy else ""
     made = {
         "step": macros.step(report, escape(report.code)),
+        "gain": macros.gain(_number_line(report)),
         "bounds": macros.bounds(report, tables),
         "care": macros.care(report),
         "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
@@ -88,6 +89,11 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
         ),
     }
     return {name: Markup(text.strip()) for name, text in made.items()}
+
+
+def _number_line(report: Report) -> Markup | None:
+    drawn = charts.draw_gain_bounds(report.gain)
+    return _in_two_widths(charts.draw_gain_bounds, report.gain) if drawn else None
 
 
 def _drawn_experts(report: Report) -> Markup | None:
@@ -157,18 +163,21 @@ def show(report: Report, console: Console) -> None:
     _print_line(console, report.title, style="bold")
     _print_line(console, report.subtitle, style="dim")
     _print_line(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
+    _print_line(console, charts.gain_ruler(report.gain))
     _print_line(console, report.step, style="bold")
     for line in report.code.splitlines():
         _print_line(console, f"    {line}")
     for warning in report.warnings:
         _print_line(console, f"! {warning}", style="yellow")
     for assumption in report.assumptions:
-        _print_line(console, f"To check: {assumption}", style="yellow")
+        _print_line(console, f"Assumes that {assumption}.", style="yellow")
     if curve is not None:
         _print_pairs(console, tables.bounds(curve, report.verdict_kind).items())
         _print_pairs(console, tables.estimates(curve, report.verdict_kind).items())
         _print_line(console, tables.confidence_note(curve), style="dim")
     _print_pairs(console, report.facts)
+    for detail in report.details:
+        _print_line(console, f"Assumes that {detail}.", style="dim")
     _print_table(console, tables.tabulate_actions(report, MOST_LINES, ALL).without("propensity"))
     _print_line(console, tables.average_note(report), style="dim")
     if report.contexts:
@@ -183,7 +192,8 @@ def show(report: Report, console: Console) -> None:
     headings = [column.heading for column in candidates.columns[2:]]
     for name, verdict, *numbers in candidates.rows:
         said = ", ".join(f"{h} {n.text}" for h, n in zip(headings, numbers, strict=True))
-        _print_line(console, f"• {name.text}: {verdict.text} ({said})")
+        again = verdict.text == plain(report.words)  # what was certified, as said above
+        _print_line(console, f"• {name.text}: {said if again else f'{verdict.text} ({said})'}")
     _print_line(console, tables.quarantine_line(report))
     _print_table(console, tables.tabulate_quarantine(report, MOST_FILES))
     _print_table(console, tables.tabulate_files(report, MOST_FILES).without("SHA-256"))
@@ -262,7 +272,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "next_step": None if report.next_step is None else _next_step(report),
         "words": report.words,
         "facts": dict(report.facts),
-        "assumptions": list(report.assumptions),
+        "assumptions": [*report.assumptions, *report.details],
         "warnings": list(report.warnings),
         "coverage": list(report.coverage),
         "calibration": report.calibration,

@@ -117,8 +117,8 @@ ASSUMPTIONS = {
         "known, declare it with --actions FILE"
     ),
     Assumption.KNOWN_PROPENSITIES: (
-        "propensities are unknown; if the log has them, name their column with --propensity, or a "
-        "file of fixed ones with --behavior"
+        "action frequencies are close to propensities; if the log has these, name their column "
+        "with --propensity, or a file of fixed ones with --behavior"
     ),
     Assumption.TIME_ORDER: "rows are in the order of time; --time COLUMN checks this",
 }
@@ -203,10 +203,14 @@ OBSTACLES = {
 }
 STEPS = {
     Step.RAMP_UP: ("Next: let the policy make {stages}, and log each stage with its propensities."),
-    Step.KEEP_PRODUCTION: "Next: keep production, and try another policy.",
+    Step.KEEP_PRODUCTION: (
+        "Next: keep production; a smaller gain would take more {row}s to show, a larger one "
+        "another policy."
+    ),
+    Step.DIFFER: "Next: keep production, or try a policy that differs from it.",
     Step.REJECT: "Next: keep production, and do not roll this policy out.",
     Step.HOLD: "Next: do not raise the policy's share of the decisions, and go on logging.",
-    Step.CORRECT_ROWS: "Next: correct the quarantined {row}s.",
+    Step.CORRECT_ROWS: "Next: correct the quarantined {row}s ({remedy}).",
     Step.CHECK_REWARDS: "Next: check the column of rewards.",
     Step.CERTIFY: "Next: certify it for a decision.",
 }
@@ -353,7 +357,7 @@ def _explain_reason(verdict: Verdict, reason: Reason, coverage: Coverage) -> str
         visible = number(scale.gain(verdict.visible_gain), FEW_DIGITS)
         could = ""
         if verdict.visible_gain <= 1.0:
-            could = f" So many {row}s usually show a gain of {visible} or more."
+            could = f" In this many {row}s, a gain of {visible} or more would usually show."
         return f"{bounds}{compared}.{could}"
     if reason is Reason.QUARANTINED_ROWS:
         return (
@@ -414,7 +418,9 @@ def next_step(verdict: Verdict, coverage: Coverage) -> str:
             return f"Next: go on logging; about as many {row}s again should settle it."
         rows = _about_rows(found.rows, row)
         return f"Next: go on logging; about {rows} like these, in all, should settle it."
-    return STEPS[found.step].format(row=row, stages=_stages(found.shares))
+    return STEPS[found.step].format(
+        row=row, stages=_stages(found.shares), remedy=remedy_for(without_copies(coverage.refused))
+    )
 
 
 def _stages(shares: tuple[float, ...]) -> str:
@@ -582,11 +588,20 @@ def assumptions(policy: Policy) -> list[str]:
         isinstance(learner, Exp4) and any(isinstance(one, Model) for one in learner.experts)
     ):
         found.append(MODELS)
+    if contextual is not None and isinstance(learner, LinProdCompact):
+        found += [
+            "mean rewards are linear in the features; no log can show this",
+            "contexts and production have the same distribution in the warm-up and after it",
+        ]
+    return found
+
+
+def feature_assumptions(policy: Policy) -> list[str]:
+    """The assumptions about V, κ and the ridge, of a learner whose theorem has these."""
+    contextual, learner = policy.contextual, policy.study.learner
     if contextual is None or not isinstance(learner, LinProdCompact):
-        return found
-    found += [
-        "mean rewards are linear in the features; no log can show this",
-        "contexts and production have the same distribution in the warm-up and after it",
+        return []
+    found = [
         f"V is known; here it is the mean of {counted(contextual.rows, 'row')} and a ridge of "
         f"{contextual.ridge:.3g}, which makes estimates cautious and biased",
         f"features are bounded; here {percent(contextual.shrunk / contextual.rows)} of the warm-up "

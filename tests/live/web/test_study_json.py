@@ -12,6 +12,7 @@ import pytest
 import understudy as us
 from tests.support.live.changing_study import shown
 from tests.support.live.single_study import Event, SingleStudy
+from understudy.report import as_dict
 
 
 def grown(
@@ -59,6 +60,33 @@ def test_a_gain_that_only_a_window_shows(tmp_path: Path) -> None:
     assert f"gain since round {window.start}" in page["fragments"]["bounds"]
     assert f"not since round {window.start} alone" in page["fragments"]["certificate"]
     assert views.summary("study")["verdict"] == page["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "better", "outcome"),
+    [(1_500, 0.9, "promote"), (350, 0.7, "not enough data"), (900, 0.5, "no visible gain")],
+)
+def test_the_api_and_the_page_say_what_learn_says(
+    rows: int, better: float, outcome: str, tmp_path: Path
+) -> None:
+    single, rng = SingleStudy(tmp_path), np.random.default_rng(2)
+    for n in range(rows):
+        b = bool(rng.random() < 0.5)
+        reward = float(rng.random() < (better if b else 0.5))
+        single.send(Event(id=str(n), action="ab"[b], propensity=0.5, reward=reward))
+    single.export(tmp_path / "log.parquet")
+    learned = us.logs.learn(tmp_path / "log.parquet", actions=["a", "b"], time="time")
+    views, ask = shown(single)
+    found, page = ask("/v1/studies/study/certificate").json, views.view("study")
+    report = learned.report
+    assert (found["outcome"], learned.outcome) == (outcome, outcome)
+    assert found["words"] == report.words
+    assert page["why"].startswith(report.said)
+    assert page["word"] == report.mark.word
+    assert found["next_step"]["words"] == report.step
+    assert found["gain"] == as_dict(report)["gain"]
+    assert "Gain over production per row: at least" in page["fragments"]["gain"]
+    assert page["fragments"]["gain"] in learned.page()
 
 
 def test_a_loss_is_shown(tmp_path: Path) -> None:

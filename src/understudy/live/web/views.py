@@ -34,7 +34,7 @@ REJECTED = (
     TextColumn("what it means", words=True),
     TextColumn("events"),
 )
-SECTIONS = ("bounds", "care", "certificate", "policy", "experts", "coverage")
+SECTIONS = ("gain", "bounds", "care", "certificate", "policy", "experts", "coverage")
 DIGITS = 8  # of a wait in seconds: a year has so many
 RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 

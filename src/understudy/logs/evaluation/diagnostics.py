@@ -50,21 +50,18 @@ The same equation, solved for g, says which gain n rows would show: √(2 E[d²]
 A rejected row has d = −R, with R = 1 if its reward is unknown: if s of the rows are rejected, with
 a mean reward of r̄ₛ, then a gain of g in the others is one of (1 − s) g − s r̄ₛ, which may be none.
 
-*Standard error.* The estimated gain is Σ w R/Σ w − Σ R/n: self-normalised, and paired, since both
-means are of the same rows. By the delta method it has the variance Σ_t ψ_t²/n², with
+*Estimated gain.* The mean ĝ of d = (w − 1)(R − c), with c the mean reward r̄ of production. It is
+paired, since both policies are judged by the same rows, and lies between the estimates (w − 1) R
+and (w − 1)(R − 1), from which the two bounds on the gain are made. Its variance is
+(Σ d²/n − ĝ²)/n. The rewards of an action a with mean m_a have a variance of at most
+v_a = m_a (1 − m_a), which is that of rewards of 0 and 1. If propensities do not depend on rewards
+within an action, then for w = π(a)/q, with N_a the rows of the action,
 
-    ψ = A w (R − μ) − (R − r̄),    A = n/Σ w,    μ = Σ w R/Σ w,    r̄ = Σ R/n.
+    Σ d² = Σ_a (π_a² Σ 1/q² − 2 π_a Σ 1/q + N_a) (v_a + (m_a − c)²).
 
-The rewards of an action a with mean m_a have a variance of at most v_a = m_a (1 − m_a), which is
-that of rewards of 0 and 1. If propensities do not depend on rewards within an action, then for
-w = π(a)/q, with N_a the rows of the action,
-
-    Σ ψ² = Σ_a [A² π_a² Σ 1/q² (v_a + (m_a − μ)²) + N_a (v_a + (m_a − r̄)²)
-                − 2 A π_a Σ 1/q (v_a + (m_a − μ)(m_a − r̄))].
-
-Of a policy that depends on the row, only Σ R, Σ w R, Σ w and Σ w² are known. With v, the larger
-one of μ (1 − μ) and r̄ (1 − r̄), in place of the mean of (R − c)² for the rows of any weight,
-Σ ψ² = v Σ (A w − 1)² = v (A² Σ w² − n).
+Of a policy that depends on the row, only Σ R, Σ w R, Σ w and Σ w² are known. Then (R − c)² has the
+same mean for all weights: the larger one of r̄ (1 − r̄) and, with μ = Σ w R/Σ w, of
+μ (1 − μ) + (μ − r̄)²; and Σ d² is that mean times Σ w² − 2 Σ w + n.
 """
 
 from __future__ import annotations
@@ -446,44 +443,54 @@ def overlap_of_rows(
     return Overlap(None, certificate.effective_sample_size, estimate, hidden), moment
 
 
-def gain_error(policy: Array, sums: ActionStatistics) -> float:
-    """The standard error of the estimated gain of a fixed policy; nan without any of its plays.
+class GainEstimate(NamedTuple):
+    """The estimated gain per row over production, and its standard error; nan without any play.
+
+    `least` is the estimate if plays that the log does not show earn nothing.
+    """
+
+    value: float
+    error: float
+    least: float
+
+
+def estimate_gain(policy: Array, sums: ActionStatistics) -> GainEstimate:
+    """The estimated gain of a fixed policy, from the sums of the log.
 
     >>> counts, rewards = np.array([500, 500]), np.array([250.0, 250.0])
     >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
-    >>> round(gain_error(np.array([0.0, 1.0]), sums), 4)  # √(¼/500 + ¼/1000 − 2·¼/1000)
-    0.0158
+    >>> found = estimate_gain(np.array([0.0, 1.0]), sums)
+    >>> found.value, round(found.error, 4)  # √(¼/1000), since (w − 1)² is 1 in every row
+    (0.0, 0.0158)
     """
     seen = sums.counts > 0
-    N, weights, squares, pi = (
-        column[seen] for column in (sums.counts, sums.weights, sums.squares, policy)
-    )
-    weight, n = float((pi * weights).sum()), sums.rows
-    if not weight:
-        return math.nan
-    mean = sums.weighted[seen] / weights
-    normaliser = n / weight
-    own = mean - float((pi * sums.weighted[seen]).sum()) / weight
-    played = mean - float(sums.rewards.sum()) / n
-    variance = mean * (1.0 - mean)
-    total = (
-        (normaliser * pi) ** 2 * squares * (variance + own**2)
-        - 2.0 * normaliser * pi * weights * (variance + own * played)
-        + N * (variance + played**2)
-    ).sum()
-    return math.sqrt(max(0.0, float(total))) / n
+    N, weights, pi = sums.counts[seen], sums.weights[seen], policy[seen]
+    weighted, means = float((pi * sums.weighted[seen]).sum()), sums.weighted[seen] / weights
+    production = float(sums.rewards.sum()) / max(sums.rows, 1)
+    spread = means * (1.0 - means) + (means - production) ** 2
+    squares = ((pi**2 * sums.squares[seen] - 2.0 * pi * weights + N) * spread).sum()
+    return _estimate(weighted, float((pi * weights).sum()), float(squares), sums)
 
 
-def gain_error_of_rows(certificate: AnyCertificate, sums: ActionStatistics) -> float:
-    """The standard error of the estimated gain of a policy that depends on the row."""
+def estimate_gain_of_rows(certificate: AnyCertificate, sums: ActionStatistics) -> GainEstimate:
+    """The estimated gain of a policy that depends on the row, from the weights that it gave."""
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
-    n = sums.rows
+    production = float(sums.rewards.sum()) / max(sums.rows, 1)
+    own = min(weighted / weights, 1.0) if weights else 0.0
+    spread = max(production * (1.0 - production), own * (1.0 - own) + (own - production) ** 2)
+    return _estimate(weighted, weights, spread * (squares - 2.0 * weights + sums.rows), sums)
+
+
+def _estimate(
+    weighted: float, weights: float, squares: float, sums: ActionStatistics
+) -> GainEstimate:
+    """The estimate from Σ w R, Σ w and Σ d²."""
+    n, earned = sums.rows, float(sums.rewards.sum())
     if not weights or not n:
-        return math.nan
-    means = np.clip([weighted / weights, float(sums.rewards.sum()) / n], 0.0, 1.0)
-    variance = float((means * (1.0 - means)).max())
-    spread = max(0.0, squares * (n / weights) ** 2 - n)
-    return math.sqrt(variance * spread) / n
+        return GainEstimate(math.nan, math.nan, -earned / max(n, 1))
+    least = (weighted - earned) / n
+    value = least - earned / n * (weights / n - 1.0)
+    return GainEstimate(value, math.sqrt(max(0.0, squares / n - value**2) / n), least)
 
 
 def rows_for(

@@ -113,6 +113,7 @@ class Step(StrEnum):
     LOG_MORE_ROWS = "log more rows"
     EXPLORE = "explore"
     KEEP_PRODUCTION = "keep production"
+    DIFFER = "try a policy that differs"
     REJECT = "reject the policy"
     HOLD = "hold the ramp"
     CORRECT_ROWS = "correct rows"
@@ -137,6 +138,7 @@ STEPS = {
 OTHER_STEPS: dict[Reason | Obstacle, Step] = {  # than those of their outcomes
     Reason.QUARANTINED_ROWS: Step.CORRECT_ROWS,
     Reason.NO_REWARDS: Step.CHECK_REWARDS,
+    Reason.SAME_AS_PRODUCTION: Step.DIFFER,
 }
 
 
@@ -173,12 +175,12 @@ class GainBounds(NamedTuple):
 class Verdict:
     """The decision about one policy, with its numbers.
 
-    An undecided verdict has the `obstacle` as its `reason`, if there is one. `standard_error` is
-    that of the estimated gain, and `visible_gain` the gain that so many rows would show more often
-    than not; both are nan where they are not known. `sample_size` is what would decide: rows like
-    these if the estimated gain is the true one, or exploration; None if nothing is known that
-    would. The verdict is `near` if fewer than `verdicts.NEAR` times as many rows would show a gain
-    that the policy seems to have.
+    An undecided verdict has the `obstacle` as its `reason`, if there is one. `estimated_gain` is
+    per row, over production, and `standard_error` its standard error; `visible_gain` is the gain
+    that so many rows would show more often than not. All three are nan where they are not known.
+    `sample_size` is what would decide: rows like these if the estimated gain is the true one, or
+    exploration; None if nothing is known that would. The verdict is `near` if fewer than
+    `verdicts.NEAR` times as many rows would show a gain that the policy seems to have.
 
     The gain is over the `baseline`, or over production. With `guardrails` it holds together with
     theirs. If rejected rows were left out as `missing_at_random`, or else counted with the worst
@@ -203,6 +205,7 @@ class Verdict:
     rows: int
     rejected: int
     earned: float
+    estimated_gain: float = math.nan
     standard_error: float = math.nan
     visible_gain: float = math.nan
     baseline: BaselineReward | None = None
@@ -252,12 +255,6 @@ class Verdict:
     def production(self) -> float:
         """Production's mean reward in the valid rows."""
         return self.earned / max(self.rows - self.rejected, 1)
-
-    @property
-    def estimated_gain(self) -> float:
-        """The estimated gain a row over the baseline; nan if the log shows none of its plays."""
-        reward = self.production if self.baseline is None else self.baseline.reward
-        return self.overlap.estimate - reward
 
     @property
     def gain(self) -> GainBounds:

@@ -30,14 +30,15 @@ from understudy.logs.evaluation.diagnostics import (
     CalibrationFinding,
     Drift,
     DriftFinding,
+    GainEstimate,
     Overlap,
     SampleSize,
     calibrate,
     difference_moment,
     drift_of,
+    estimate_gain,
+    estimate_gain_of_rows,
     exploration_for,
-    gain_error,
-    gain_error_of_rows,
     overlap_of,
     overlap_of_rows,
     rows_for,
@@ -321,7 +322,10 @@ def judge(
     shown = _shown_of(candidate.policy, certificate, sums, log, answers.baseline)
     earned, valid = float(sums.rewards.sum()), sums.rows
     obstacle = log.obstacle
-    if obstacle is None and shown.wrong:  # it names the actions, and explains contradicting bounds
+    # Wrong propensities come before what they bring about: bounds that contradict each other, and
+    # columns that seem sticky.
+    seems_sticky = obstacle is Obstacle.STICKY_COLUMNS and _are_too_small(sums)
+    if shown.wrong and (obstacle is None or seems_sticky):
         obstacle = Obstacle.WRONG_PROPENSITIES
     elif obstacle is None and certificate is not None:
         obstacle = _contradiction(candidate.policy, certificate, sums, log.calibration)
@@ -337,7 +341,7 @@ def judge(
     rejected = 0.0, 0.0
     if certificate is not None and rows > valid:  # rejected rows count there
         rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
-    gain = shown.least_gain
+    gain = shown.sure_gain
     needed = rows_for(shown.moment, gain, corrected, rejected) if gain > NOTICEABLE else math.inf
     reason: Reason | Obstacle
     if decision is not PolicyDecision.UNKNOWN:
@@ -352,12 +356,17 @@ def judge(
         sample_size = exploration_for(min(1.0, shown.production + wanted), wanted, rows, corrected)
     elif reason in NEED_ROWS or (
         reason in (Reason.NO_CERTIFICATE, Reason.GAIN_IS_LOST)
-        and gain >= shown.error
+        and gain >= shown.gain.error
         and math.isfinite(needed)
     ):
         sample_size = SampleSize(gain, needed, None)
     hidden = shown.overlap.hidden if shown.hides else 0.0
     undecided = decision is PolicyDecision.UNKNOWN and obstacle is None
+    seeming = shown.overlap.estimate - shown.production  # by which release 0.5 said "not yet"
+    soon = (
+        seeming > NOTICEABLE
+        and 0.0 < (rows_for(shown.moment, seeming, corrected, rejected)) < NEAR * rows
+    )
     return Verdict(
         name=candidate.name,
         decision=decision,
@@ -366,13 +375,14 @@ def judge(
         overlap=shown.overlap,
         hidden=hidden,
         sample_size=sample_size,
-        near=undecided and not hidden and 0.0 < needed < NEAR * rows,
+        near=undecided and not hidden and soon,
         certificate=certificate,
         confidence=confidence,
         rows=rows,
         rejected=rows - valid,
         earned=earned,
-        standard_error=shown.error,
+        estimated_gain=shown.gain.value,
+        standard_error=shown.gain.error,
         visible_gain=visible_gain(shown.moment, rows, corrected, rejected),
         baseline=None
         if answers.baseline is None
@@ -404,14 +414,13 @@ NEED_ROWS = (
 class _Shown(NamedTuple):
     """What a log shows of a policy.
 
-    `moment` is E[d²], `error` the standard error of the estimated gain, and `largest_gain` the
-    largest gain that the policy could have. `unseen` says whether it plays unlogged actions, and
-    `wrong` whether a propensity of its actions is.
+    `moment` is E[d²], and `largest_gain` the largest gain that the policy could have. `unseen` says
+    whether it plays unlogged actions, and `wrong` whether a propensity of its actions is.
     """
 
     overlap: Overlap
+    gain: GainEstimate
     moment: float
-    error: float
     production: float
     largest_gain: float
     unseen: bool
@@ -423,10 +432,9 @@ class _Shown(NamedTuple):
         return self.overlap.hidden > HIDDEN
 
     @property
-    def least_gain(self) -> float:
-        """The estimated gain if hidden plays earn nothing; nan if the log shows no play."""
-        shown = 1.0 - self.overlap.hidden if self.hides else 1.0
-        return shown * self.overlap.estimate - self.production
+    def sure_gain(self) -> float:
+        """The estimated gain; if hidden plays are many, with no reward for any of them."""
+        return self.gain.least if self.hides else self.gain.value
 
 
 def _shown_of(
@@ -442,10 +450,12 @@ def _shown_of(
     center, other, found = shown.production, baseline.policy, baseline.sums
     if policy is None or other is None:
         mean, wrong = found.mean, shown.wrong
+        gained = mean - center
         moments = found.moment(center), found.moment(0.0)
         largest = 1.0
     else:
         mean = overlap_of(other, sums, log.calibration.shown).estimate
+        gained = estimate_gain(other, sums).value
         moments = (
             difference_moment(sums, policy - other, center),
             difference_moment(sums, policy - other, 0.0),
@@ -455,7 +465,11 @@ def _shown_of(
     centered = certificate is not None and bool(certificate.centered_rounds)
     return shown._replace(
         moment=moments[0] if centered else moments[1],
-        error=math.sqrt(moments[0] / max(sums.rows, 1)),
+        gain=GainEstimate(
+            shown.gain.value - gained,
+            math.sqrt(moments[0] / max(sums.rows, 1)),
+            shown.gain.least - gained,
+        ),
         production=mean,
         largest_gain=largest,
         wrong=wrong,
@@ -474,12 +488,12 @@ def _shown_over_production(
     if policy is None:
         assert certificate is not None  # it has the policy's weights
         overlap, moment = overlap_of_rows(certificate, sums, center)
-        error, wrong = gain_error_of_rows(certificate, sums), bool(calibration.wrong.any())
-        return _Shown(overlap, moment, error, production, 1.0, unseen=False, wrong=wrong)
+        gain, wrong = estimate_gain_of_rows(certificate, sums), bool(calibration.wrong.any())
+        return _Shown(overlap, gain, moment, production, 1.0, unseen=False, wrong=wrong)
     return _Shown(
         overlap_of(policy, sums, calibration.shown),
+        estimate_gain(policy, sums),
         second_moment(sums, policy, center),
-        gain_error(policy, sums),
         production,
         float(np.maximum(policy - sums.counts / n, 0.0).sum()),
         unseen=bool(policy[sums.counts == 0].any()),
@@ -511,26 +525,40 @@ def _reason_to_wait(
     if obstacle is not None and not estimated:
         return obstacle
     plays_as_production = shown.moment <= NEGLIGIBLE and not shown.hides
-    gain = shown.least_gain
+    gain = shown.sure_gain
     out_of_reach = shown.hides and not gain > 0.0
     # If a tenth of the plays were drawn from all actions alike, each would occur three times on
     # average in so many rows: it would be missing in one log of twenty.
     short = sums.rows < ENOUGH * len(sums.counts)
-    found: dict[Reason | Obstacle, bool] = {
-        Reason.GAIN_IS_LOST: certificate is not None and bool(certificate.promoted),
-        Reason.DETERMINISTIC_PRODUCTION: not plays_as_production
-        and _never_explores(sums, estimated=estimated),
-        Obstacle.BEHAVIOR_ESTIMATED: estimated,
-        Reason.TOO_FEW_ROWS: not sums.rows or (out_of_reach and short),
-        Reason.UNSEEN_ACTIONS: out_of_reach and shown.unseen,
-        Reason.RARE_ACTIONS: out_of_reach,
-        Reason.NO_REWARDS: plays_as_production and not sums.rewards.any(),
-        Reason.SAME_AS_PRODUCTION: plays_as_production,
-        Reason.NO_CERTIFICATE: certificate is None,
-        Reason.WITHIN_ONE_STANDARD_ERROR: not gain > max(shown.error, NOTICEABLE),
-        Reason.QUARANTINED_ROWS: math.isinf(needed),
-    }
-    return next((one for one, there in found.items() if there), Reason.SIGN_IS_UNCERTAIN)
+    no_rewards = plays_as_production and not sums.rewards.any()
+    lost = certificate is not None and certificate.rounds > sums.rows  # rejected rows count there
+    found: list[tuple[Reason | Obstacle, bool]] = [
+        (Reason.GAIN_IS_LOST, certificate is not None and bool(certificate.promoted)),
+        (
+            Reason.DETERMINISTIC_PRODUCTION,
+            not plays_as_production and _never_explores(sums, estimated=estimated),
+        ),
+        (Obstacle.BEHAVIOR_ESTIMATED, estimated),
+        (Reason.TOO_FEW_ROWS, not sums.rows or (out_of_reach and short)),
+        (Reason.UNSEEN_ACTIONS, out_of_reach and shown.unseen),
+        (Reason.RARE_ACTIONS, out_of_reach),
+        (Reason.QUARANTINED_ROWS, no_rewards and lost),
+        (Reason.NO_REWARDS, no_rewards),
+        (Reason.SAME_AS_PRODUCTION, plays_as_production),
+        (Reason.NO_CERTIFICATE, certificate is None),
+        (Reason.WITHIN_ONE_STANDARD_ERROR, not gain > max(shown.gain.error, NOTICEABLE)),
+        (Reason.QUARANTINED_ROWS, math.isinf(needed)),
+    ]
+    return next((one for one, there in found if there), Reason.SIGN_IS_UNCERTAIN)
+
+
+def _are_too_small(sums: ActionStatistics) -> bool:
+    """Whether propensities are so small that no sticky draws explain it.
+
+    The mean of 1/q is the number of possible actions at most, also if draws are kept; twice as many
+    leave room for rare actions that were drawn and kept.
+    """
+    return bool(sums.weights.sum() > 2.0 * len(sums.counts) * sums.rows)
 
 
 def _never_explores(sums: ActionStatistics, *, estimated: bool) -> bool:

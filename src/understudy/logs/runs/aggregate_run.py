@@ -55,7 +55,7 @@ from understudy.logs.readers.inputs import (
     prefetch,
     sources_name,
 )
-from understudy.logs.rules import nothing_left, refuse_rejected_rows
+from understudy.logs.rules import nothing_left, refuse_rejected_rows, too_few
 from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.runs.setup import (
     ResolvedLog,
@@ -172,7 +172,10 @@ class AggregateRun:
             if not summed.counts.sum():
                 raise nothing_left(LOG, summed.reject_counts)
             if not declared and not summed.counts.all():  # a label needs a valid row
-                actions = Actions.from_labels(np.array(actions.texts)[summed.counts > 0].tolist())
+                labels = np.array(actions.texts)[summed.counts > 0].tolist()
+                if len(labels) == 1:
+                    raise too_few(LOG, labels[0], summed.reject_counts)
+                actions = Actions.from_labels(labels)
                 choice, behavior, summed = self._sum(frame, columns, source, actions)
         sums = ActionStatistics.without_propensities(summed.counts, summed.rewards)
         unmet = () if declared else (Assumption.DECLARED_ACTIONS,)

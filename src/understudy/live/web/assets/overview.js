@@ -31,7 +31,7 @@ function card(study) {
   const heading = made("h3", "", parts.link);
   const verdict = made("p", "said", parts.word, parts.why);
   const item = made("li", "study", parts.sign, made("div", "", heading, verdict), parts.numbers);
-  return { item, ...parts, verdict: null };
+  return { item, ...parts, said: null };
 }
 
 function update(study) {
@@ -45,10 +45,10 @@ function update(study) {
   setText(parts.numbers, study.numbers);
   const list = study.archived ? lists.archived : lists.current;
   if (parts.item.parentElement !== list) list.append(parts.item);
-  if (known && parts.verdict !== study.verdict) {
+  if (known && parts.said !== study.word) { // numbers change all the time
     setText(document.getElementById("news"), `${study.study}: ${study.verdict}`);
   }
-  parts.verdict = study.verdict;
+  parts.said = study.word;
 }
 
 listenToForm();
