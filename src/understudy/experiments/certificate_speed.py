@@ -28,14 +28,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.behaviors import propensities_of
-from understudy.certificates import Certificate
+from understudy.behaviors import Logged, propensities_of
+from understudy.certificates import Certificate, JointCertificate, certify
 from understudy.certificates.evidence import FIRST_RULES, RULES, Bets
 from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.constraints import Array
 from understudy.experiments.certificate_games import CONFIDENCE, FIXED
-from understudy.experiments.decision_games import DecisionGame, points_until
+from understudy.experiments.decision_games import (
+    BaselineGame,
+    DecisionGame,
+    GuardedGame,
+    points_until,
+)
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
+from understudy.simulation.game import RandomStreams
 from understudy.theory.information import least_divergence
 from understudy.types import Integers, Log
 
@@ -123,6 +129,32 @@ def first_worse(certificate: Certificate, log: Log, target: Target) -> float:
         if certificate.upper < certificate.least_production():
             return float(high)
     return math.inf
+
+
+def certified_share(game: BaselineGame, rounds: int, seed: int, run: int) -> dict[str, float]:
+    """The lower bound on the mean gain after all rounds, as a share of the true one."""
+    seen = game.observe(rounds, seed, run)
+    log, known = seen.log, seen.known
+    if game.apart:
+        q = propensities_of(known, log)
+        log, known = Log(log.actions, log.rewards, q), Logged(len(game.behavior))
+    found = certify(log, seen.target, behavior=known, confidence=CONFIDENCE, against=game.against)
+    assert found.gain is not None
+    return {"certified": found.gain / rounds / game.gain}
+
+
+def guarded_rounds(game: GuardedGame, rounds: int, seed: int, run: int) -> dict[str, float]:
+    """The round of the promotion with guardrails, and of the goal alone; inf if there is none."""
+    seen, streams = game.observe(rounds, seed, run), RandomStreams(seed, run)
+    alone = Certificate(seen.known, CONFIDENCE)
+    joint = JointCertificate.begin(alone, [metric.guardrail for metric in game.metrics])
+    columns = seen.log, *alone.rounds_of(seen.log, seen.target)[1:3]
+    units = [metric.unit(streams.unobserved, rounds) for metric in game.metrics]
+    after = joint.advance(*columns, np.stack(units, axis=1))
+    return {
+        "now": after.promoted_at or math.inf,
+        "alone": alone.advance(*columns).promoted_at or math.inf,
+    }
 
 
 def decision_rounds(game: DecisionGame, rounds: int, seed: int, run: int) -> dict[str, float]:
