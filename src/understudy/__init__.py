@@ -46,7 +46,16 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 
 if TYPE_CHECKING:
     from understudy import live, logs
-    from understudy.simulation import Game, Results, Sweep, adversaries, play
+    from understudy.simulation import (
+        Game,
+        Plan,
+        PlannedGuardrail,
+        Results,
+        Sweep,
+        adversaries,
+        plan,
+        play,
+    )
     from understudy.simulation.simulate import Simulation, simulate
 
 __version__ = "0.5.0"
@@ -62,6 +71,8 @@ __all__ = [
     "JointCertificate",
     "Log",
     "Logged",
+    "Plan",
+    "PlannedGuardrail",
     "Results",
     "Round",
     "SegmentCertificates",
@@ -93,6 +104,7 @@ __all__ = [
     "load_certificate",
     "logs",
     "per_context",
+    "plan",
     "play",
     "prod",
     "prod_grid",
@@ -105,7 +117,10 @@ __all__ = [
 
 
 EXTRAS = {"live": "talking to a live service", "logs": "reading logs"}
-SIMULATION = {"Game", "Results", "Simulation", "Sweep", "adversaries", "play", "simulate"}
+SIMULATION = {
+    *("Game", "Plan", "PlannedGuardrail", "Results", "Simulation", "Sweep"),
+    *("adversaries", "plan", "play", "simulate"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -217,7 +218,7 @@ def number(
     wrong: tuple[object, ...] = (math.nan, math.inf, -math.inf, "half", None, True, [0.5, 0.5])
     wrong += (low,) if above else ()
     wrong += (high,) if below else ()
-    wrong += (low - 1.0,) if math.isfinite(low) else ()
+    wrong += (low - max(1.0, abs(low)),) if math.isfinite(low) else ()
     wrong += (2.0 * high + 1.0,) if high < LARGEST_RATE else ()
     return Constraint(remedy, parse, wrong)
 
@@ -271,6 +272,32 @@ def having(remedy: str, *names: str) -> Constraint:
         return value
 
     return Constraint(remedy, parse, (None, "text", 3, [], {}))
+
+
+def instance_of(remedy: str, *classes: type) -> Constraint:
+    """An object of one of these classes."""
+
+    def parse(value: Any) -> Any:
+        if not isinstance(value, classes):
+            names = " or a ".join(one.__name__ for one in classes)
+            raise ConstraintViolation(f"it must be a {names}")
+        return value
+
+    return Constraint(remedy, parse, (None, "text", 3, [], {}))
+
+
+def tuple_of(remedy: str, each: Constraint) -> Constraint:
+    """A tuple of values that satisfy a constraint, which keeps them as they are, or converts them.
+
+    >>> tuple_of("pass rounds", ROUNDS)("broken_at", (0, np.int64(3)))
+    (0, 3)
+    """
+
+    def parse(value: Any) -> tuple[Any, ...]:
+        found = tuple(each.parse(item) for item in _tuple(value))
+        return value if all(map(operator.is_, found, value)) else found
+
+    return Constraint(remedy, parse, (*TUPLE.wrong, *((wrong,) for wrong in each.wrong)))
 
 
 def _truth(value: Any) -> bool:

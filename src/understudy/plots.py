@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.errors import MissingExtra
+from understudy.formatting import FEW_DIGITS, approximate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,6 +73,19 @@ class CertificatePanel:
     production: ArrayLike
     gain: ArrayLike | None
     promoted_at: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class PowerPanel:
+    """The chance of a verdict over time, with the times that reach the shares of `marks`.
+
+    A time is infinite if the curve ends below its share.
+    """
+
+    times: ArrayLike
+    power: ArrayLike
+    unit: str
+    marks: Mapping[float, float]
 
 
 def require_matplotlib() -> None:
@@ -206,6 +220,38 @@ def draw_certificate(panel: CertificatePanel, *, title: str) -> Figure:
     axes.set_xlabel("rounds", fontsize=8)
     axes.set_ylabel("reward a round", fontsize=8)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    return figure
+
+
+@in_our_style
+def draw_power(panel: PowerPanel, *, title: str) -> Figure:
+    """Draw the chance of a verdict over time, and lines at the shares of its marks."""
+    figure = new_figure(4.6, 3.2, title)
+    axes = figure.subplots()
+    mark, curve, *_ = COLORS
+    times, power = np.asarray(panel.times), np.asarray(panel.power)
+    start = np.concatenate([[0.0], times]), np.concatenate([[0.0], 100.0 * power])
+    axes.step(*start, where="post", color=curve, lw=1.8)
+    last = max([*times.tolist()[-1:], *filter(np.isfinite, panel.marks.values())], default=1.0)
+    for (share, time), ls in zip(panel.marks.items(), LINES, strict=False):
+        axes.axhline(100.0 * share, color="#888888", lw=0.8, ls=ls)
+        if np.isfinite(time):
+            axes.plot([time, time], [0.0, 100.0 * share], color=mark, lw=1.2, ls=ls)
+            axes.plot(time, 100.0 * share, color=mark, marker="o", ms=4.5)
+            text = f"{approximate(float(f'{time:.{FEW_DIGITS}g}'))} {panel.unit}"
+            place: dict[str, Any] = {
+                "xytext": (-5, 4),
+                "ha": "right",
+                "textcoords": "offset points",
+                "fontsize": 8,
+            }
+            axes.annotate(text, (time, 100.0 * share), color=mark, **place)
+    axes.set_xlim(0.0, 1.12 * last)
+    axes.set_ylim(0.0, 100.0)
+    axes.set_yticks([0, 25, 50, 75, 90, 100])
+    axes.xaxis.set_major_formatter(lambda value, _: approximate(value))
+    axes.set_xlabel(f"{panel.unit} of data")
+    axes.set_ylabel("chance of a verdict (%)")
     return figure
 
 

@@ -48,6 +48,7 @@ GAME = us.Game(adversary=us.adversaries.stationary([0.1, 0.5, 0.9]), behavior=PI
 PLAYERS = {"Exp3": us.exp3(PI, eta=0.1)}
 EXPERTS = {"production": "production", "ix": us.exp3_ix(PI, eta=0.1)}
 MIXTURE = us.exp4(PI, EXPERTS)
+LOGGED = us.Certificate(us.Logged(n_actions=K))
 SIZES: Arguments = {"n_actions": K, "horizon": 10}
 RATIOS: Arguments = {**SIZES, "coverage": 2.0}
 
@@ -82,6 +83,12 @@ EXAMPLES: dict[str, Arguments] = {
         "behavior": PI,
         "confidence": 0.9,
     },
+    "certificates.difference.DifferenceCertificate": {
+        "target": LOGGED,
+        "baseline": LOGGED,
+        "crossed": 0,
+        "lost": 0,
+    },
     "certificates.evidence.Evidence": {
         "rounds": 1,
         "sums": [0.0],
@@ -92,6 +99,27 @@ EXAMPLES: dict[str, Arguments] = {
         "worse": 0,
         "windows": [[0.0]],
         "merged": False,
+    },
+    "certificates.joint.Guardrail": {
+        "name": "latency_ms",
+        "low": 0.0,
+        "high": 2000.0,
+        "better": "lower",
+        "margin": 20.0,
+    },
+    "certificates.joint.JointCertificate": {
+        "goal": us.Certificate(PI, 0.975),
+        "guardrails": (us.Certificate(PI, 0.975),),
+        "metrics": (us.Guardrail("errors", 0.0, 1.0, "lower", 0.01),),
+        "crossed": 0,
+        "broken_at": (0,),
+    },
+    "certificates.segments.SegmentCertificates": {
+        "names": ("new", "old"),
+        "certificates": (us.Certificate(PI, 0.975),) * 2,
+        "confidence": 0.95,
+        "rounds": 0,
+        "worse_at": 0,
     },
     "certificates.uncentered.UncenteredEvidence": {
         "rounds": 1,
@@ -266,6 +294,18 @@ EXAMPLES: dict[str, Arguments] = {
     "schedules.HalfOf": {"eta": falling_rate(0.5)},
     "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
     "schedules.Tabulated": {"gamma": [0.2, 0.1]},
+    "simulation.planned_game.PlannedGuardrail": {
+        "guardrail": us.Guardrail("latency", low=0.0, high=10.0, better="lower", margin=1.0),
+        "mean": 5.0,
+        "deviation": 1.0,
+        "effect": 0.5,
+    },
+    "simulation.planning.plan": {
+        "production": PI,
+        "means": [0.1, 0.2, 0.3],
+        "runs": 1,
+        "longest": 5,
+    },
     "simulation.simulate.simulate": {
         "game": GAME,
         "learners": PLAYERS,
@@ -377,12 +417,13 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "simulation.adversaries.Piecewise": {"rounds"},
     "simulation.adversaries.halves": {"values"},
     "simulation.adversaries.stationary": {"bernoulli"},
-    "certificates.curves.certify": {"log", "target"},
+    "certificates.curves.certify": {"log", "target", "against"},
     "certificates.curves.certify_by": {"groups", "log", "target"},
     "simulation.game.Game": {"behavior"},
     "learners.exp4.exp4": {"experts"},
     "logs.encoder.Encoder": {"columns"},
     "logs.features.ContextFeatures": {"encoder", "learner"},
+    "simulation.planning.plan": {"learner"},
     "simulation.simulate.simulate": {"game", "learners", "comparators"},
     "simulation.sweep.Sweep": {"learners", "comparators"},
     "theory.coverage_adaptive.coverage_adaptive_bound": COMPARATOR,

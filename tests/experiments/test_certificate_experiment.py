@@ -16,8 +16,10 @@ from tests.support.paths import DOCS
 from understudy.errors import InvalidArgument
 from understudy.experiments import ExperimentOptions, write
 from understudy.experiments.certificate_experiment import (
+    BASELINE_PART,
     BETTER_PART,
     CERTIFICATE,
+    GUARDED_PART,
     ROUTER_PART,
     VALIDITY_PART,
     WORLD_PART,
@@ -28,6 +30,7 @@ from understudy.experiments.certificate_experiment import (
 from understudy.experiments.certificate_games import KINDS
 from understudy.experiments.certificate_speed import SEQUENCES
 from understudy.experiments.certificate_validity import STATEMENTS
+from understudy.experiments.question_games import QUESTIONS
 
 SMALL = ExperimentOptions(runs=3, rounds=60)
 MOVING = ("hedged", "plug_in")  # sequences that are valid for fixed policies alone
@@ -44,13 +47,18 @@ def test_a_small_run_has_a_row_per_game(small: list[CertificateRow]) -> None:
     assert {row.games for row in small} == {3}
     for row in small:
         assert all(isinstance(column(row), str) for column in CERTIFICATE.columns.values())
-        judged = [getattr(row, name) for name in (*STATEMENTS, "allowed")]
+        judged = [getattr(row, name) for name in ("gain", "promoted", "worse", "allowed")]
         assert all((share is None) == (row.part != VALIDITY_PART) for share in judged)
-        assert (row.decided is None) == (row.decided_1 is None) == (row.part == VALIDITY_PART)
+        undecided = row.part in {VALIDITY_PART, BASELINE_PART}
+        assert (row.decided is None) == undecided
+        assert (row.decided_1 is None) == (undecided or row.part == GUARDED_PART)
+        assert (row.certified is None) == (row.certified_10 is None) == (row.part != BASELINE_PART)
     lengths = {row.game: row.rounds for row in small}
     assert (lengths["easy"], lengths["coin, a quarter"]) == (600, 1_800)
     assert (lengths["no gain"], lengths["bold play"]) == (60, 15)
-    assert any(f"{3 * len(KINDS)}" in note for note in CERTIFICATE.notes(SMALL))
+    assert (lengths["over a rule"], lengths["over production"]) == (30, 1_920)
+    games = 3 * (len(KINDS) + len(QUESTIONS))
+    assert any(f"{games}" in note for note in CERTIFICATE.notes(SMALL))
 
 
 @pytest.mark.large
@@ -64,7 +72,7 @@ def test_the_picture_shows_every_game(small: list[CertificateRow], tmp_path: Pat
     figure = CERTIFICATE.draw(SMALL, small)
     decisions, worlds, kinds, gain = figure.axes
     names = [text.get_text() for text in kinds.get_yticklabels()]
-    assert names == [kind.name for kind in KINDS]
+    assert names == [kind.name for kind in (*KINDS, *QUESTIONS)]
     assert len(decisions.get_yticklabels()) == 6 + 1 + 4
     assert "16 worlds" in worlds.get_title(loc="left")
     assert "hard" in gain.get_title(loc="left")
@@ -155,10 +163,38 @@ def test_statements_are_wrong_in_no_more_games_than_promised() -> None:
     assert sum(row.games for row in rows) >= 4_000
     for row in rows:
         assert row.allowed == pytest.approx(0.05 + 3 * math.sqrt(0.05 * 0.95 / row.games))
-        assert row.lower is not None
-        assert row.upper is not None
-        shares = [getattr(row, name) for name in STATEMENTS]
-        assert max(*shares, row.lower + row.upper) <= row.allowed, row.game
+        shares = [share for name in STATEMENTS if (share := getattr(row, name)) is not None]
+        both = [] if row.lower is None or row.upper is None else [row.lower + row.upper]
+        assert max([*shares, *both]) <= row.allowed, row.game
+    assert len(rows) == len(KINDS) + len(QUESTIONS)
+
+
+def test_no_policy_is_promoted_with_a_violated_guardrail_in_more_games_than_promised() -> None:
+    rows = [row for row in of(VALIDITY_PART) if "guardrail" in row.game]
+    assert len(rows) == 7
+    for row in rows:
+        assert row.promoted is not None
+        assert row.promoted <= 0.05, row.game
+
+
+def test_the_gain_over_an_action_is_nearly_all_certified() -> None:
+    """With propensities of 1/3 and 64 000 rows; more than over the mixture of the arms."""
+    rows = {row.game: row for row in of(BASELINE_PART)}
+    shown = {name: row.certified or 0.0 for name, row in rows.items()}
+    assert rows["over the third action"].rounds == 64_000
+    assert shown["over the third action"] >= 0.85
+    assert shown["over production"] >= 0.75
+    assert 0.5 <= shown["over the third action, apart"] < shown["over the third action"]
+
+
+def test_two_guardrails_cost_few_rounds() -> None:
+    easy, halves = of(GUARDED_PART)
+    goal = next(row for row in of(BETTER_PART) if row.game == "easy")
+    assert easy.now is not None
+    assert easy.alone is not None
+    assert easy.alone == goal.now
+    assert easy.now <= 1.6 * easy.alone
+    assert halves.now is None or halves.now > easy.now
 
 
 # ------------------------------------------------------------------------- tables on the page
@@ -207,6 +243,30 @@ def router_table() -> str:
     return table(("log", "logs", "promoted now", "promoted by rules 1"), rows, words=1)
 
 
+def guarded_table() -> str:
+    rows = [
+        [row.game, rounds_text(row, "alone"), rounds_text(row, "now"), f"{100 * row.decided:.0f} %"]
+        for row in of(GUARDED_PART)
+        if row.decided is not None
+    ]
+    headings = ("game", "goal alone", "goal and guardrails", "promoted")
+    return table(headings, rows, words=1)
+
+
+def baseline_table() -> str:
+    rows = [
+        [
+            row.game,
+            f"{row.games} × {row.rounds:,}",
+            f"{row.certified:.3f}",
+            f"{row.certified_10:.3f}",
+        ]
+        for row in of(BASELINE_PART)
+    ]
+    headings = ("gain", "games × rounds", "certified share", "in nine games in ten")
+    return table(headings, rows, words=1)
+
+
 def worlds_table() -> str:
     ratios = [f"{ratio_to_the_limit(name):.2f}" for name in ("now", "rules_1", "bernstein")]
     headings = ("16 worlds", "now", "rules 1", "Bernstein")
@@ -220,14 +280,20 @@ def validity_table() -> str:
             row.game,
             row.target,
             f"{row.games} × {row.rounds:,}",
-            *(f"{100 * getattr(row, name):.1f}" for name in STATEMENTS),
+            *(share_text(getattr(row, name)) for name in STATEMENTS),
         ]
         for row in of(VALIDITY_PART)
     ]
     return table(("game", "target", "games × rounds", *bounds, "promote", "worse"), rows, words=2)
 
 
-TABLES = [better_table, worse_table, router_table, worlds_table, validity_table]
+def share_text(share: float | None) -> str:
+    """In %, or a dash where there is no such statement."""
+    return "–" if share is None else f"{100 * share:.1f}"
+
+
+TABLES = [better_table, worse_table, router_table, guarded_table, baseline_table]
+TABLES += [worlds_table, validity_table]
 
 
 @pytest.mark.parametrize("make", TABLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,25 @@ from tests.support.formulas import centered_wealths, lower_root
 from understudy.certificates import Evidence
 from understudy.experiments.certificate_games import KINDS, GameKind, GameRecord
 from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong, gain_wrong, wealths
+from understudy.experiments.question_games import QUESTIONS
 
 GAIN = 2  # the part of a certificate
 SHORT = 64
 LOW = 0.02  # a confidence at which some of all statements are wrong
+
+
+# Those among the questions that one certificate answers.
+ONE = (
+    *KINDS,
+    *(one for one in QUESTIONS if isinstance(one.record(8, 0, 0), GameRecord)),
+)
+
+
+def columns_of(record: GameRecord, part: slice) -> tuple[Any, ...]:
+    """The arguments of `Certificate.advance`."""
+    other = record.baseline_rounds
+    own = record.log[part], record.probabilities[part], record.ratios[part]
+    return *own, None if other is None else other.part(part)
 
 
 def brute_force(record: GameRecord, confidence: float) -> dict[str, bool]:
@@ -24,9 +40,7 @@ def brute_force(record: GameRecord, confidence: float) -> dict[str, bool]:
     earned, gains = np.cumsum(record.target_rewards), record.gains
     for t in range(len(record.log)):
         part = slice(t, t + 1)
-        certificate = certificate.advance(
-            record.log[part], record.probabilities[part], record.ratios[part]
-        )
+        certificate = certificate.advance(*columns_of(record, part))
         evidence, total = certificate.evidence, gains[: t + 1].sum()
         assert isinstance(evidence, Evidence)
         assert certificate.gain is not None
@@ -53,7 +67,7 @@ def brute_force(record: GameRecord, confidence: float) -> dict[str, bool]:
 def test_a_bound_is_wrong_exactly_where_the_mixture_at_the_truth_is_too_large() -> None:
     """The test by mixtures against the roots, at a confidence that makes some of each wrong."""
     judged = []
-    for kind in KINDS:
+    for kind in ONE:
         for run in range(4):
             record = replace(kind, length=1.0).record(SHORT, 0, run)
             found = brute_force(record, LOW)
@@ -66,7 +80,7 @@ def test_a_bound_is_wrong_exactly_where_the_mixture_at_the_truth_is_too_large() 
 def test_each_window_is_compared_with_its_own_truth() -> None:
     """At a threshold that windows reach in short games, by roots after every round."""
     threshold, judged = 1.1, []
-    for kind in KINDS[:12]:
+    for kind in (*KINDS[:12], *ONE[len(KINDS) :]):
         if kind.name.endswith("order-free"):
             continue
         record = replace(kind, length=1.0).record(SHORT, 2, 0)
@@ -74,8 +88,7 @@ def test_each_window_is_compared_with_its_own_truth() -> None:
         bets, found = certificate.bets, np.zeros((6, 2), dtype=bool)
         for t in range(SHORT):
             part = slice(t, t + 1)
-            columns = record.log[part], record.probabilities[part], record.ratios[part]
-            certificate = certificate.advance(*columns)
+            certificate = certificate.advance(*columns_of(record, part))
             for j in range(len(certificate.evidence.windows)):
                 assert isinstance(certificate.evidence, Evidence)
                 start, sums = 2 ** (j + 1), certificate.evidence.window_part(bets, j + 1)
@@ -92,7 +105,7 @@ def test_each_window_is_compared_with_its_own_truth() -> None:
     assert np.mean(judged, axis=0).max() < 0.9
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", ONE, ids=lambda kind: kind.name)
 def test_the_wealth_after_every_round_is_the_formula(kind: GameKind) -> None:
     """Also of rows that cannot be used, in NumPy, bet by bet."""
     record = replace(kind, length=1.0).record(40, 1, 0)
@@ -100,14 +113,20 @@ def test_the_wealth_after_every_round_is_the_formula(kind: GameKind) -> None:
     q = known[record.log.actions] if isinstance(known, np.ndarray) else record.log.propensities
     assert q is not None
     columns = record.probabilities / q, record.log.rewards, record.ratios
-    S = centered_wealths(*columns, bets.values, bets.gains, centers=bets.centers)
+    other = record.baseline_rounds
+    S = centered_wealths(
+        *(*columns, bets.values, bets.gains),
+        centers=bets.centers,
+        baseline=None if other is None else other.probabilities / q,
+        most=bets.most,
+    )
     np.testing.assert_allclose(wealths(record), S, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", ONE, ids=lambda kind: kind.name)
 def test_the_wealth_of_the_last_round_is_the_certificates(kind: GameKind) -> None:
     record = kind.record(300, 0, 0)
-    evidence = record.certificate().advance(record.log, record.probabilities, record.ratios)
+    evidence = record.certificate().advance(*columns_of(record, slice(None)))
     assert wealths(record)[-1].tolist() == evidence.evidence.log_wealths().tolist()
     bets, windows = record.certificate().bets, evidence.evidence.windows
     for j in range(1, len(windows) + 1):

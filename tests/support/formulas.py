@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
@@ -243,23 +243,32 @@ def lower_root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low:
 
 
 def centered_wealths(
-    w: Array, R: Array, W: Array, values: Array, gains: Array, *, centers: Any = None
+    w: Array,
+    R: Array,
+    W: Array,
+    values: Array,
+    gains: Array,
+    *,
+    centers: Any = None,
+    baseline: Array | None = None,
+    most: float = 1.0,
 ) -> Array:
     """S_i of all bets of a certificate of rules 2 after every round: (n, number of bets).
 
     Row after row of the four parts; nan in w or R stands for what is not known of a row, nan in W
     for a largest ratio that is not known where it should be. `centers` of None is the mean reward
-    of the usable rows so far.
+    of the usable rows so far. `baseline` has w₀ ≤ `most` of every row; without it, production's.
 
     >>> one = np.array([1.0])
     >>> centered_wealths(np.array([2.0]), one, np.array([2.0]), one, 0.5 * one).round(3).tolist()
     [[1.099, 0.916, 0.0, -0.693, 0.405, 0.223, 0.0, -0.288]]
     """
-    n, kappa = len(R), 0.9
+    n = len(R)
     usable = ~(np.isnan(w) | np.isnan(R) | np.isnan(W))
     earned = np.concatenate([[0.0], np.cumsum(np.where(usable, R, 0.0))[:-1]])
     mean = (0.5 + earned) / (np.concatenate([[0], np.cumsum(usable)[:-1]]) + 1.0)
     rows = [mean] if centers is None else [np.full(n, c) for c in centers]
+    w0, D = (np.ones(n), W - 1.0) if baseline is None else (baseline, W)
     found = []
     for part, grid in enumerate((values, values, gains, gains)):
         for center in (np.zeros(n), *rows):
@@ -268,35 +277,50 @@ def centered_wealths(
             c = np.where(np.isinf(W), 0.0, c)
             factors = np.empty((n, len(grid)))
             for t in range(n):
+                row = _Row(w[t], R[t], W[t], w0[t], D[t], most)
                 for i, bet in enumerate(grid):
-                    factors[t, i] = _factor(part, bet, (w[t], R[t], W[t]), c[t], kappa, raw=raw)
+                    factors[t, i] = row.factor(part, bet, c[t], raw=raw)
             found.append(np.cumsum(np.log(factors), axis=0))
     return np.concatenate(found, axis=1)
 
 
-def _factor(
-    part: int, bet: float, row: tuple[float, float, float], c: float, kappa: float, *, raw: bool
-) -> float:
-    """1 + λ x of one round: the smallest over all that a row may have been."""
-    w, R, W = row
-    if not raw and np.isnan(W):
-        return 1.0 - kappa
+KAPPA = 0.9
 
-    def x(w: float, R: float) -> float:
-        cap = kappa / (bet * (W - 1.0)) if W > 1.0 else np.inf
+
+class _Row(NamedTuple):
+    """w, R, W, w₀ and D of a row, and B."""
+
+    w: float
+    R: float
+    W: float
+    w0: float
+    D: float
+    most: float
+
+    def x(self, part: int, bet: float, c: float, w: float, R: float) -> float:
+        """What a bet is on, with its center."""
+        largest = self.W - 1.0 if part < 2 else self.D
+        cap = KAPPA / (bet * largest) if largest > 0.0 else np.inf
         own, reward = min(c, cap), 1.0 - R if part % 2 else R
-        return w * (reward - own) + own if part < 2 else (w - 1.0) * (reward - own)
+        return w * (reward - own) + own if part < 2 else (w - self.w0) * (reward - own)
 
-    if not (np.isnan(w) or np.isnan(R) or np.isnan(W)):
-        return 1.0 + bet * x(w, R)
-    if not (np.isnan(w) or np.isnan(W)):
-        return 1.0 + bet * min(x(w, 0.0), x(w, 1.0))
-    rewards = (0.0, 1.0) if np.isnan(R) else (R,)
-    # w = 0 without a center: the row may be one in which production had no choice.
-    corners = [0.0 if part < 2 else -(1.0 - r if part % 2 else r) for r in rewards]
-    if c > 0.0:  # the largest w, with the worst reward whatever it was
-        corners.append(max(-kappa / bet, x(W, 1.0 if part % 2 else 0.0)))
-    return 1.0 + bet * min(corners)
+    def factor(self, part: int, bet: float, c: float, *, raw: bool) -> float:
+        """1 + λ x of one round: the smallest over all that a row may have been."""
+        w, R, W = self.w, self.R, self.W
+        if not raw and np.isnan(W):
+            return 1.0 - KAPPA
+        if not (np.isnan(w) or np.isnan(R) or np.isnan(W)):
+            return 1.0 + bet * self.x(part, bet, c, w, R)
+        if not (np.isnan(w) or np.isnan(W)):
+            return 1.0 + bet * min(self.x(part, bet, c, w, r) for r in (0.0, 1.0))
+        rewards = (0.0, 1.0) if np.isnan(R) else (R,)
+        # No center at the smallest w: the row may be one in which production had no choice.
+        corners = [0.0 if part < 2 else -self.most * (1.0 - r if part % 2 else r) for r in rewards]
+        if c > 0.0:  # the largest w, with the worst reward whatever it was
+            largest = W if part < 2 else self.D
+            worst = self._replace(w0=0.0).x(part, bet, c, largest, 1.0 if part % 2 else 0.0)
+            corners.append(max(-KAPPA / bet, worst))
+        return 1.0 + bet * min(corners)
 
 
 def first_crossing(lambdas: Array, x: Array, log_threshold: float) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from understudy.certificates.certificate import Certificate, Window
 from understudy.certificates.curves import Certified, certify, certify_by
-from understudy.certificates.difference import DifferenceCertificate
+from understudy.certificates.difference import AnyCertificate, DifferenceCertificate
 from understudy.certificates.evidence import CENTERS, BaselineRounds, Bets, Evidence, WeightedRounds
-from understudy.certificates.joint import AnyCertificate, Guardrail, JointCertificate
+from understudy.certificates.joint import Guardrail, JointCertificate
 from understudy.certificates.segments import SegmentCertificates, SegmentGain
 from understudy.certificates.storage import load_certificate, save_certificate
 from understudy.certificates.targets import FixedPolicy, largest_ratios

@@ -199,8 +199,14 @@ class Certificate:
         rounds only (`us.certify` says more). Features are not read. A `baseline` is passed if the
         certificate was made with `baseline_ratio`.
         """
+        return self.advance(*self.rounds_of(log, target, baseline))
+
+    def rounds_of(
+        self, log: Log | Feedback, target: Target, baseline: Target | None = None
+    ) -> tuple[Log, Array, Array, BaselineRounds | None]:
+        """The arguments of `advance` for a log, or an error if it does not fit the certificate."""
         shown = self.check(log)
-        return self.advance(
+        return (
             shown,
             probabilities_under(target, shown, self.n_actions),
             largest_ratios(target, shown, self.behavior),
@@ -223,9 +229,10 @@ class Certificate:
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
-        others = None if baseline is None else baseline.probabilities
-        if self.against is not None:
-            others = self.against[log.actions]
+        others = None if self.against is None else self.against[log.actions]
+        if self.baseline_ratio is not None:
+            assert baseline is not None
+            others = baseline.probabilities
         for start, rounds in chunks(len(log), CHUNK):
             part = log[start : start + rounds]
             own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
@@ -349,7 +356,7 @@ class Certificate:
 
     @property
     def gain(self) -> float | None:
-        """A lower bound on the total gain over production, Σ_t ⟨π_t − π_B, r_t⟩."""
+        """A lower bound on the total gain, Σ_t ⟨π_t − π_B, r_t⟩, or over another baseline."""
         if self.behavior is None:
             return None
         delta = self.bets.whole_delta if self.centered else self._delta
@@ -357,7 +364,7 @@ class Certificate:
 
     @property
     def gain_upper(self) -> float | None:
-        """An upper bound on the total gain over production; None with rules 1."""
+        """An upper bound on the total gain; None with rules 1."""
         if not self.centered:
             return None
         return -self.rounds * self._root(LOSS, self._delta, -1.0) + 0.0
@@ -513,13 +520,17 @@ class Certificate:
             return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
         decision, gained = "No gain is certified (propensities are estimated)", ""
         if (window := self.window) is not None:
+            production = self.against is None and self.baseline_ratio is None
             when = self.promoted_at and f" (first certain after round {count(self.promoted_at)})"
             gains = self.promoted and window.gain > 0.0
             loses = self.worse and self.gain_upper is not None and self.gain_upper < 0.0
-            decision = "Worse than production" if loses else "Not enough data yet"
+            decision = "Not enough data yet"
+            if loses:
+                decision = f"Worse than {'production' if production else 'the baseline'}"
             if gains or (self.promoted and not loses):
                 decision = f"{'Promote' if gains else 'No gain any more'}{when or ''}"
-            gained = f" Gain per round: at least {least_gain(window.gain)}"
+            over = "" if production else " over the baseline"
+            gained = f" Gain{over} per round: at least {least_gain(window.gain)}"
             if window.start > 1:
                 gained += f" since round {count(window.start)}"
             if self.gain_upper is not None:
@@ -573,7 +584,7 @@ class Certificate:
             raise InvalidArgument("baseline", baseline, reason, remedy)
         if baseline is None:
             return None
-        found = probabilities_under(baseline, log, self.n_actions)
+        found = probabilities_under(baseline, log, self.n_actions, "baseline")
         too_large = found > self._most * (1.0 + SLACK) * propensities_of(self._known_behavior, log)
         if too_large.any():  # then a bet could lose more than it has
             t = int(np.argmax(too_large))
@@ -625,13 +636,15 @@ class Certificate:
     def with_confidence(self, confidence: float) -> Certificate:
         """The certificate of the same rounds with another confidence.
 
-        Its bounds are those of this confidence; `promoted` and `worse` are what was ever shown with
-        the confidence that it had.
+        Earlier rounds are not looked at again: it is `promoted`, or `worse`, if the sums since
+        round 1 show this now, or rounds that come later do. The bounds on counted propensities
+        keep the part of δ that they had: of the new δ, two bounds that share them spend three
+        quarters each, and one quarter of the old δ once.
         """
         other = copy.copy(self)
         object.__setattr__(other, "confidence", CONFIDENCE("confidence", confidence))
         other.__dict__.pop("bets", None)  # they depend on it
-        return other
+        return other._with_evidence(other.evidence.looked_at(other.bets))
 
     def _with_evidence(self, evidence: Evidence | UncenteredEvidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""

@@ -16,6 +16,7 @@ from understudy.behaviors import Logged
 from understudy.certificates.certificate import Certificate, Window
 from understudy.certificates.difference import (
     POINTS_SET,
+    AnyCertificate,
     certificate_against,
     parts_between_points,
 )
@@ -29,7 +30,7 @@ from understudy.certificates.evidence import (
     RULES_VERSION,
     BaselineRounds,
 )
-from understudy.certificates.joint import AnyCertificate, JointCertificate
+from understudy.certificates.joint import JointCertificate
 from understudy.certificates.targets import (
     FixedPolicy,
     Target,
@@ -337,16 +338,18 @@ def _checked(
     ratios = largest_ratios(target, shown, start.behavior)
     if against is None:
         return start, shown, probability, ratios, None
-    if isinstance(against, int | np.integer):
+    if isinstance(against, int | np.integer | str):  # a text is a label, and no action
         K = start.n_actions
-        action = integer(0, f"pass one of the actions 0 to {K - 1}", K - 1)("against", against)
-        against = FixedPolicy(np.arange(K) == action)
-    baseline = BaselineRounds(
-        probabilities_under(against, shown, start.n_actions),
-        largest_ratios(against, shown, start.behavior),
-    )
+        remedy = f"pass one of the actions 0 to {K - 1}, or a policy"
+        action = integer(0, remedy, K - 1)("against", against)
+        against = FixedPolicy((np.arange(K) == action).astype(np.float64))
+    others = probabilities_under(against, shown, start.n_actions, "against")
+    baseline = BaselineRounds(others, largest_ratios(against, shown, start.behavior))
     policy = fixed_policy(against, len(shown), start.n_actions)
-    return certificate_against(start, policy), shown, probability, ratios, baseline
+    certificate = certificate_against(start, policy)
+    if start.centered:
+        refuse_rare_actions(against, shown, start.behavior)
+    return certificate, shown, probability, ratios, baseline
 
 
 def follow(

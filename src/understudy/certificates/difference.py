@@ -13,28 +13,32 @@ import dataclasses
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from understudy.behaviors import Behavior
-from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.certificate import CONTRADICTION, Certificate, Window
 from understudy.certificates.evidence import POINTS, BaselineRounds, Evidence
 from understudy.certificates.targets import (
+    Target,
     largest_ratio,
+    largest_ratios,
+    probabilities_under,
     ratio_of_policy,
 )
 from understudy.certificates.uncentered import UncenteredEvidence
-from understudy.constraints import LARGEST_COUNT, Array, Checked, having, integer
+from understudy.constraints import LARGEST_COUNT, Array, Checked, enforce, instance_of, integer
 from understudy.errors import InvalidArgument
-from understudy.types import Log, saved
+from understudy.formatting import counted, least_gain, most_gain, percent
+from understudy.types import Feedback, Log, saved
 
-CERTIFICATE = having("pass a us.Certificate", "lower", "upper")
+CERTIFICATE = instance_of("pass a us.Certificate", Certificate)
 ROUND = integer(0, "pass a round, or 0", LARGEST_COUNT)
 
 
 @saved
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DifferenceCertificate(Checked):
     """The gain of a target over a baseline, from a certificate of each.
 
@@ -66,13 +70,40 @@ class DifferenceCertificate(Checked):
         "lost": ROUND,
     }
 
+    def __post_init__(self) -> None:
+        enforce(self)
+        alike = self.target.confidence == self.baseline.confidence
+        if not alike or not have_same_rounds(self.target, self.baseline):
+            reason = "it is not of the behavior, the confidence and the rounds of the target"
+            remedy = "pass a certificate that was made, and that has observed, the same way"
+            raise InvalidArgument("baseline", self.baseline, reason, remedy)
+        for name in ("crossed", "lost"):
+            require_observed(name, getattr(self, name), self.rounds)
+
+    def observe(self, log: Log | Feedback, target: Target, baseline: Target) -> Self:
+        """The certificate after more rounds; arguments as of `Certificate.observe`."""
+        return self.advance(*self.rounds_of(log, target, baseline))
+
+    def rounds_of(
+        self, log: Log | Feedback, target: Target, baseline: Target | None = None
+    ) -> tuple[Log, Array, Array, BaselineRounds | None]:
+        """The arguments of `advance` for a log, or an error if it does not fit the certificates."""
+        if baseline is None:
+            reason = "there is no production to stand for it"
+            remedy = "pass a policy, or the probability of each logged action"
+            raise InvalidArgument("baseline", baseline, reason, remedy)
+        shown, probabilities, ratios, _ = self.target.rounds_of(log, target)
+        others = probabilities_under(baseline, shown, self.n_actions, "baseline")
+        other = BaselineRounds(others, largest_ratios(baseline, shown, self.behavior))
+        return shown, probabilities, ratios, other
+
     def advance(
         self,
         log: Log,
         probabilities: Array,
         ratios: Array | float,
         baseline: BaselineRounds | None,
-    ) -> DifferenceCertificate:
+    ) -> Self:
         """The certificate after more rounds; arguments as of `Certificate.advance`."""
         assert baseline is not None  # there is no production to stand for it
         known, after, before = np.broadcast_to(ratios, len(log)), self, self.rounds
@@ -86,7 +117,7 @@ class DifferenceCertificate(Checked):
                 after = after._look()
         return after
 
-    def _look(self) -> DifferenceCertificate:
+    def _look(self) -> Self:
         n = self.rounds
         crossed = self.crossed or (n if self.gain > 0.0 else 0)
         lost = self.lost or (n if self.gain_upper < 0.0 else 0)
@@ -108,7 +139,7 @@ class DifferenceCertificate(Checked):
         return Window(1, self.gain / self.rounds) if self.rounds else None
 
     def with_confidence(self, confidence: float) -> DifferenceCertificate:
-        """The certificate of the same rounds with another confidence."""
+        """The certificate of the same rounds with another confidence; see `Certificate`."""
         target, baseline = (one.with_confidence(confidence) for one in (self.target, self.baseline))
         return DifferenceCertificate(target, baseline)
 
@@ -124,7 +155,11 @@ class DifferenceCertificate(Checked):
 
     @property
     def log_loss_wealth(self) -> float:
-        """The logarithm of an e-value of a loss: 1/δ where one is shown, 0 where none is."""
+        """The logarithm of an e-process of a loss: 1/δ where one is shown, 0 where none is.
+
+        Without a loss one is shown with probability δ at most, so its mean is at most 1, whenever
+        one stops.
+        """
         return -math.log(1.0 - self.confidence) if self.shows_loss() else -math.inf
 
     @property
@@ -151,6 +186,20 @@ class DifferenceCertificate(Checked):
     def worse_at(self) -> int | None:
         """The first round of `POINTS` after which `worse` held, or the last one."""
         return (self.lost or self.rounds) if self.worse else None
+
+    def __repr__(self) -> str:
+        n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
+        if not n:
+            return f"DifferenceCertificate({confidence}, nothing observed yet)"
+        if self.contradicts:
+            return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
+        decision = "Worse than the baseline" if self.worse else "Not enough data yet"
+        decision = "Promote" if self.promoted else decision
+        return (
+            f"{decision} after {counted(n, 'round')}. Gain over the baseline per round: at least "
+            f"{least_gain(self.gain / n)}; at most {most_gain(self.gain_upper / n)}; each with "
+            f"{confidence} by itself."
+        )
 
     # ------------------------------------------------- of the target, and of the log
 
@@ -229,9 +278,13 @@ class DifferenceCertificate(Checked):
         return self.target.effective_sample_size
 
 
+AnyCertificate = Certificate | DifferenceCertificate
+ANY_CERTIFICATE = instance_of("pass a us.Certificate", Certificate, DifferenceCertificate)
+
+
 def certificate_against(
     plain: Certificate, policy: Array | None, *, paired: bool = True
-) -> Certificate | DifferenceCertificate:
+) -> AnyCertificate:
     """The certificate of the gain over a baseline, from the one over production.
 
     The baseline is a fixed policy, or depends on the round if `policy` is None. The certificate
@@ -259,6 +312,36 @@ def certificate_against(
         return DifferenceCertificate(plain, plain)
     bets: dict[str, Any] = {"baseline_ratio": most} if policy is None else {"against": policy}
     return dataclasses.replace(plain, evidence=None, **bets)  # type: ignore[arg-type] # nothing yet
+
+
+def have_same_rounds(first: AnyCertificate, second: AnyCertificate) -> bool:
+    """Whether two certificates have the same behavior, and as many rounds."""
+    one, other = first.behavior, second.behavior
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        same = one is other or np.array_equal(one, other)
+    else:
+        same = one == other if type(one) is type(other) else False
+    alike = first.n_actions == second.n_actions and first.rules == second.rules
+    return same and alike and first.rounds == second.rounds
+
+
+def have_same_share(first: float, second: float) -> bool:
+    """Whether two confidences leave the same δ, up to the rounding of its shares."""
+    return math.isclose(1.0 - first, 1.0 - second, rel_tol=1e-6, abs_tol=1e-15)
+
+
+def require_no_rounds(argument: str, certificate: AnyCertificate) -> None:
+    """Raise `InvalidArgument` if a certificate from which others begin has observed rounds."""
+    if certificate.rounds:
+        reason = f"it has observed {certificate.rounds} rounds"
+        raise InvalidArgument(argument, certificate, reason, "pass one that was just made")
+
+
+def require_observed(argument: str, at: int, rounds: int) -> None:
+    """Raise `InvalidArgument` if a decision was made after more rounds than were observed."""
+    if at > rounds:
+        reason = f"{rounds} rounds were observed"
+        raise InvalidArgument(argument, at, reason, "pass the round of the decision, or 0")
 
 
 POINTS_SET = frozenset(POINTS.tolist())

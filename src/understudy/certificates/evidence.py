@@ -257,7 +257,7 @@ class Evidence:
                 "S", S, reason, "pass S_i of all bets, as `bets.terms` lists them"
             )
         usable = np.array([sums.rounds, sums.totals[0], sums.rounds * centered])
-        return replace(sums, usable=read_only(usable))._with_crossing(bets)
+        return replace(sums, usable=read_only(usable)).looked_at(bets)
 
     def log_wealths(self) -> Array:
         """S_i of all bets."""
@@ -319,10 +319,10 @@ class Evidence:
             usable=read_only(self.usable + other.usable),
             merged=True,
         )
-        return both._with_crossing(bets)
+        return both.looked_at(bets)
 
-    def _with_crossing(self, bets: Bets) -> Evidence:
-        """The evidence with `crossed` and `worse` set, as its sums allow after the last round."""
+    def looked_at(self, bets: Bets) -> Evidence:
+        """The evidence with `crossed` and `worse` set by the sums after the last round alone."""
         crossed, worse = self._crosses(bets)
         n = self.rounds
         return replace(self, crossed=n if crossed else 0, worse=n if worse else 0)

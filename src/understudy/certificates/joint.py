@@ -9,28 +9,44 @@ same window of rounds. A guardrail is broken if its upper bound is below minus i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.certificates.certificate import Certificate
 from understudy.certificates.difference import (
+    ANY_CERTIFICATE,
     POINTS_SET,
     ROUND,
-    DifferenceCertificate,
+    AnyCertificate,
+    have_same_rounds,
+    have_same_share,
     parts_between_points,
+    require_no_rounds,
+    require_observed,
 )
 from understudy.certificates.evidence import BaselineRounds
-from understudy.constraints import Array, Checked, having, number, one_of, text
+from understudy.certificates.targets import Target
+from understudy.constraints import (
+    LARGEST_RATE,
+    Array,
+    Checked,
+    enforce,
+    instance_of,
+    number,
+    one_of,
+    text,
+    tuple_of,
+)
 from understudy.errors import InvalidArgument
-from understudy.types import Log, saved
+from understudy.formatting import counted, percent
+from understudy.types import Feedback, Log, saved
 
 HIGHER, LOWER = "higher", "lower"
 GUARDRAILS_SHARE = 0.5  # of δ: the goal has the other half, since both must be shown
-AnyCertificate = Certificate | DifferenceCertificate
+LARGEST_VALUE = LARGEST_RATE  # of a metric: differences and products of such values are doubles
 
 
 @saved
@@ -57,10 +73,10 @@ class Guardrail(Checked):
     margin: float
     CONSTRAINTS: ClassVar = {
         "name": text("pass the name of the metric, such as 'latency_ms'"),
-        "low": number(-1e300, 1e300, "pass the smallest possible value"),
-        "high": number(-1e300, 1e300, "pass the largest possible value"),
+        "low": number(-LARGEST_VALUE, LARGEST_VALUE, "pass the smallest possible value"),
+        "high": number(-LARGEST_VALUE, LARGEST_VALUE, "pass the largest possible value"),
         "better": one_of("pass 'higher' or 'lower'", HIGHER, LOWER),
-        "margin": number(0.0, 1e300, "pass the loss that is still harmless, 0 or above"),
+        "margin": number(0.0, LARGEST_VALUE, "pass the loss that is still harmless, 0 or above"),
     }
 
     def __post_init__(self) -> None:
@@ -88,6 +104,18 @@ class Guardrail(Checked):
         found = np.asarray(values, dtype=np.float64)
         return np.where((found >= self.low) & (found <= self.high), found, np.nan)
 
+    def column(self, values: ArrayLike, rounds: int) -> Array:
+        """`unit` of the values of so many rounds, or an error if they are none."""
+        try:
+            found = np.atleast_1d(np.asarray(values, dtype=np.float64))
+        except (TypeError, ValueError, OverflowError):
+            found = np.empty((0, 0))
+        if found.shape != (rounds,):
+            reason = f"it must be {counted(rounds, 'number')}, one per round"
+            remedy = "pass the values of this metric, nan where one is missing"
+            raise InvalidArgument(f"metrics[{self.name!r}]", values, reason, remedy)
+        return self.unit(found)
+
     def gain(self, unit: float) -> float:
         """A gain on the scale of `unit` as a change of the metric, in its units.
 
@@ -97,8 +125,13 @@ class Guardrail(Checked):
         return unit * (self.high - self.low) * (-1.0 if self.better == LOWER else 1.0)
 
 
+METRICS = tuple_of(
+    "pass guardrails, us.Guardrail(…)", instance_of("pass a us.Guardrail", Guardrail)
+)
+
+
 @saved
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JointCertificate(Checked):
     """The certificate of a goal and its guardrails, which decide together.
 
@@ -121,20 +154,46 @@ class JointCertificate(Checked):
     crossed: int = 0
     broken_at: tuple[int, ...] = ()
     CONSTRAINTS: ClassVar = {
-        "goal": having("pass a certificate", "lower", "upper"),
+        "goal": ANY_CERTIFICATE,
+        "guardrails": tuple_of("pass a tuple of certificates", ANY_CERTIFICATE),
+        "metrics": METRICS,
         "crossed": ROUND,
+        "broken_at": tuple_of("pass a tuple of rounds", ROUND),
     }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        m = len(self.metrics)
+        for name in ("guardrails", "broken_at"):
+            if len(getattr(self, name)) != m:
+                reason = f"there are {m} guardrails"
+                raise InvalidArgument(name, getattr(self, name), reason, "pass one of each")
+        if not m or len({metric.name for metric in self.metrics}) < m:
+            reason = "two have the same name" if m else "there is no guardrail"
+            remedy = "pass one or several guardrails, of different metrics"
+            raise InvalidArgument("metrics", self.metrics, reason, remedy)
+        for at in (self.crossed, *self.broken_at):
+            require_observed("broken_at" if at in self.broken_at else "crossed", at, self.rounds)
+        _, each = self.confidences(self.confidence, m)
+        for one in self.guardrails:
+            if not (
+                have_same_share(one.confidence, each)
+                and type(one) is type(self.goal)
+                and have_same_rounds(one, self.goal)
+            ):
+                reason = "its behavior, its rounds, or its share of δ are not those of the goal"
+                remedy = "make the certificate with us.JointCertificate.begin"
+                raise InvalidArgument("guardrails", one, reason, remedy)
 
     @staticmethod
     def begin(goal: AnyCertificate, metrics: Sequence[Guardrail]) -> JointCertificate:
         """The certificate before round 1, of the confidence that the `goal` has by itself."""
-        m = len(metrics)
-        if not metrics:
-            raise InvalidArgument("metrics", (), "there is no guardrail", "pass one or several")
+        require_no_rounds("goal", ANY_CERTIFICATE("goal", goal))
+        checked: tuple[Guardrail, ...] = METRICS("metrics", tuple(metrics))
+        m = len(checked)
         alone, each = JointCertificate.confidences(goal.confidence, m)
         guardrails = (goal.with_confidence(each),) * m
-        goal = goal.with_confidence(alone)
-        return JointCertificate(goal, guardrails, tuple(metrics), broken_at=(0,) * m)
+        return JointCertificate(goal.with_confidence(alone), guardrails, checked, 0, (0,) * m)
 
     @staticmethod
     def confidences(confidence: float, guardrails: int) -> tuple[float, float]:
@@ -148,6 +207,29 @@ class JointCertificate(Checked):
         delta = 1.0 - confidence
         share = GUARDRAILS_SHARE * delta
         return 1.0 - (delta - share), 1.0 - share / guardrails
+
+    def observe(
+        self,
+        log: Log | Feedback,
+        target: Target,
+        metrics: Mapping[str, ArrayLike],
+        baseline: Target | None = None,
+    ) -> JointCertificate:
+        """The certificate after more rounds, whose rewards are those of the goal.
+
+        `metrics` has the values of each guardrail, by its name. A value that is missing (nan), or
+        out of range, counts as the worst, for this guardrail alone. Other arguments are those of
+        `Certificate.observe`.
+        """
+        shown, probabilities, ratios, other = self.goal.rounds_of(log, target, baseline)
+        names = [metric.name for metric in self.metrics]
+        if not isinstance(metrics, Mapping) or set(metrics) != set(names):
+            reason = f"the guardrails are {', '.join(map(repr, names))}"
+            raise InvalidArgument(
+                "metrics", metrics, reason, "pass the values of each, by its name"
+            )
+        unit = [metric.column(metrics[metric.name], len(shown)) for metric in self.metrics]
+        return self.advance(shown, probabilities, ratios, np.stack(unit, axis=1), other)
 
     def advance(
         self,
@@ -236,3 +318,13 @@ class JointCertificate(Checked):
         now = self._broken_now()
         found = [bool(at or n) for at, n in zip(self.broken_at, now, strict=True)]
         return tuple(one and not self.contradicts for one in found)
+
+    def __repr__(self) -> str:
+        n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
+        if not n:
+            return f"JointCertificate({confidence}, nothing observed yet)"
+        broken = [one.name for one, now in zip(self.metrics, self.broken, strict=True) if now]
+        decision = "Promote" if self.promoted else "Not enough data yet"
+        if broken:
+            decision = f"Broken: {', '.join(broken)}"
+        return f"{decision} after {counted(n, 'round')}, with {confidence}. Goal: {self.goal!r}"

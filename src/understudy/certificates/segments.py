@@ -9,16 +9,32 @@ the mean of the segments' e-processes of a loss, which is an e-process and needs
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from understudy.certificates.difference import POINTS_SET, ROUND, parts_between_points
+from understudy.certificates.difference import (
+    ANY_CERTIFICATE,
+    POINTS_SET,
+    ROUND,
+    AnyCertificate,
+    have_same_share,
+    parts_between_points,
+    require_no_rounds,
+    require_observed,
+)
 from understudy.certificates.evidence import CONFIDENCE, BaselineRounds
-from understudy.certificates.joint import AnyCertificate
-from understudy.constraints import Array, Checked
-from understudy.types import Integers, Log, saved
+from understudy.certificates.targets import Target
+from understudy.constraints import Array, Checked, enforce, text, tuple_of
+from understudy.errors import InvalidArgument
+from understudy.formatting import counted, percent
+from understudy.types import Feedback, Integers, Log, saved
+
+# Of log 1/δ: a loss that one of m segments shows at δ/m is one at δ, whatever the rounding.
+ROUNDING = 1e-9
+NAMES = tuple_of("pass a tuple of the names of all segments", text("pass names"))
 
 
 class SegmentGain(NamedTuple):
@@ -36,7 +52,7 @@ class SegmentGain(NamedTuple):
 
 
 @saved
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SegmentCertificates(Checked):
     """The certificates of segments, which partition some of the rounds.
 
@@ -57,14 +73,64 @@ class SegmentCertificates(Checked):
     confidence: float
     rounds: int = 0
     worse_at: int = 0
-    CONSTRAINTS: ClassVar = {"confidence": CONFIDENCE, "rounds": ROUND, "worse_at": ROUND}
+    CONSTRAINTS: ClassVar = {
+        "names": NAMES,
+        "certificates": tuple_of("pass a tuple of certificates", ANY_CERTIFICATE),
+        "confidence": CONFIDENCE,
+        "rounds": ROUND,
+        "worse_at": ROUND,
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        m = len(self.names)
+        if not m or len(set(self.names)) < m:
+            reason = "two are the same" if m else "there is no segment"
+            raise InvalidArgument("names", self.names, reason, "pass different names, one or more")
+        if len(self.certificates) != m:
+            reason = f"there are {m} segments"
+            raise InvalidArgument("certificates", self.certificates, reason, "pass one of each")
+        each = self.confidence_of(self.confidence, m)
+        for one in self.certificates:
+            if not have_same_share(one.confidence, each):
+                reason = f"of {m} segments, each has the confidence {each:.6g}"
+                remedy = "make the certificates with us.SegmentCertificates.begin"
+                raise InvalidArgument("certificates", one, reason, remedy)
+        if sum(one.rounds for one in self.certificates) > self.rounds:
+            reason = "the segments have more rounds"
+            raise InvalidArgument("rounds", self.rounds, reason, "pass the number of all rounds")
+        require_observed("worse_at", self.worse_at, self.rounds)
 
     @staticmethod
-    def begin(whole: AnyCertificate, names: tuple[str, ...]) -> SegmentCertificates:
+    def begin(whole: AnyCertificate, names: Sequence[str]) -> SegmentCertificates:
         """The certificates before round 1, of the confidence that the certificate of all has."""
-        confidence = SegmentCertificates.confidence_of(whole.confidence, len(names))
-        each = whole.with_confidence(confidence)
-        return SegmentCertificates(names, (each,) * len(names), whole.confidence)
+        require_no_rounds("whole", ANY_CERTIFICATE("whole", whole))
+        found = NAMES("names", names if isinstance(names, str) else tuple(names))
+        confidence = SegmentCertificates.confidence_of(whole.confidence, max(len(found), 1))
+        each = (whole.with_confidence(confidence),) * len(found)
+        return SegmentCertificates(found, each, whole.confidence)
+
+    def observe(
+        self,
+        log: Log | Feedback,
+        target: Target,
+        segments: Sequence[str] | str,
+        baseline: Target | None = None,
+    ) -> SegmentCertificates:
+        """The certificates after more rounds, with the name of the segment of each round.
+
+        Rounds with another name are in no segment. Other arguments are those of
+        `Certificate.observe`.
+        """
+        first = self.certificates[0]
+        shown, probabilities, ratios, other = first.rounds_of(log, target, baseline)
+        found = [segments] if isinstance(segments, str) else list(segments)
+        if len(found) != len(shown):
+            reason = f"there are {len(found)}, and the log has {counted(len(shown), 'round')}"
+            raise InvalidArgument("segments", segments, reason, "pass one name per round")
+        places = {name: place for place, name in enumerate(self.names)}
+        codes = np.array([places.get(name, -1) for name in found], dtype=np.int64)
+        return self.advance(shown, probabilities, ratios, codes, other)
 
     @staticmethod
     def confidence_of(confidence: float, segments: int) -> float:
@@ -116,7 +182,7 @@ class SegmentCertificates(Checked):
         """Whether the mean of the e-processes of a loss is at least 1/δ."""
         logs = [one.log_loss_wealth for one in self.certificates]
         mean = float(np.logaddexp.reduce(logs)) - math.log(len(logs))
-        return mean >= -math.log(1.0 - self.confidence)
+        return mean >= -math.log(1.0 - self.confidence) - ROUNDING
 
     @property
     def contradicts(self) -> bool:
@@ -130,12 +196,29 @@ class SegmentCertificates(Checked):
 
     @property
     def gains(self) -> list[SegmentGain]:
-        """The mean gain in each segment, in their order."""
+        """The mean gain in each segment, in their order.
+
+        Where propensities are counted, both bounds of a segment share those of its certificate,
+        which spent δ/(4m); with three quarters of δ/(2m) each, that is δ/m in all.
+        """
         each = 1.0 - (1.0 - self.confidence) / (2 * len(self.names))
         return [
             _gain_of(name, one, one.with_confidence(each))
             for name, one in zip(self.names, self.certificates, strict=True)
         ]
+
+    def __repr__(self) -> str:
+        n, m, confidence = self.rounds, len(self.names), f"{percent(self.confidence)} confidence"
+        if not n:
+            return (
+                f"SegmentCertificates({counted(m, 'segment')}, {confidence}, nothing observed yet)"
+            )
+        better = [one.name for one in self.gains if one.promoted]
+        worse = [one.name for one in self.gains if one.worse]
+        return (
+            f"{counted(m, 'segment')} after {counted(n, 'round')}, with {confidence}. Better in: "
+            f"{', '.join(better) or 'none'}. Worse in: {', '.join(worse) or 'none'}."
+        )
 
 
 def _gain_of(name: str, decided: AnyCertificate, bounded: AnyCertificate) -> SegmentGain:

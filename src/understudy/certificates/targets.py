@@ -51,8 +51,10 @@ PROBABILITY = number(0.0, 1.0, "pass the probability of the logged action under 
 COLUMN = array(REMEDY, low=0.0, high=1.0)
 
 
-def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
-    """π_t(b_t), the probability of every logged action under the target.
+def probabilities_under(
+    target: Target, log: Log, n_actions: int, argument: str = "target"
+) -> Array:
+    """π_t(b_t), the probability of every logged action under the target, or a baseline.
 
     >>> log = Log(actions=[1, 1, 0], rewards=[1.0, 0.0, 1.0])
     >>> probabilities_under([0.25, 0.75], log, n_actions=2).tolist()
@@ -61,25 +63,26 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
     [0.5, 0.6, 0.7]
     """
     if isinstance(target, Trace):
-        return _trace_column(target, log, n_actions)
+        return _trace_column(target, log, n_actions, argument)
     if isinstance(target, FixedPolicy):
         policy, reason = target.probabilities, f"the behavior has {n_actions} actions"
-        _require(target, len(policy) == n_actions, reason)
+        _require(argument, target, len(policy) == n_actions, reason)
         return np.asarray(policy[log.actions])
     if dimensions_of(target) == 0:
-        _require(target, len(log) == 1, f"a log of {len(log)} rounds needs as many probabilities")
-        return np.array([PROBABILITY("target", target)])
-    column: Array = COLUMN("target", target)
+        reason = f"a log of {len(log)} rounds needs as many probabilities"
+        _require(argument, target, len(log) == 1, reason)
+        return np.array([PROBABILITY(argument, target)])
+    column: Array = COLUMN(argument, target)
     fits = len(column) in {n_actions, len(log)}
-    _require(target, fits, _length_reason(len(column), len(log), n_actions))
+    _require(argument, target, fits, _length_reason(len(column), len(log), n_actions))
     if len(column) != n_actions:
         return column
     if len(column) != len(log):
-        policy = PROBABILITIES("target", target)
+        policy = PROBABILITIES(argument, target)
         return np.asarray(policy[log.actions])
     if not np.array_equal(column, column[log.actions]):
         raise InvalidArgument(
-            "target",
+            argument,
             target,
             f"with {n_actions} actions and as many rounds it may be a policy or a column",
             "pass us.FixedPolicy(policy), or us.Trace(column, past_horizon=0, n_actions=K)",
@@ -223,16 +226,16 @@ def actions_of(target: Target, rounds: int) -> int | None:
     return len(PROBABILITIES("target", target)) if len(column) != rounds else None
 
 
-def _trace_column(trace: Trace, log: Log, n_actions: int) -> Array:
+def _trace_column(trace: Trace, log: Log, n_actions: int, argument: str) -> Array:
     if trace.n_actions != n_actions:
         raise InvalidArgument(
-            "target",
+            argument,
             f"a trace of {trace.n_actions} actions",
             f"the behavior has {n_actions}",
             "pass the trace of a learner that watched this behavior",
         )
-    column: Array = COLUMN("target.probability", trace.probability)
-    _require(trace, len(column) == len(log), _length_reason(len(column), len(log), None))
+    column: Array = COLUMN(f"{argument}.probability", trace.probability)
+    _require(argument, trace, len(column) == len(log), _length_reason(len(column), len(log), None))
     if trace.largest is not None:
         v = 1.0 if trace.inverse is None else trace.inverse[log.actions]
         most = trace.largest + (0.0 if trace.follows is None else trace.follows)
@@ -240,7 +243,7 @@ def _trace_column(trace: Trace, log: Log, n_actions: int) -> Array:
         if too_small.any():
             t = int(np.argmax(too_small))
             raise InvalidArgument(
-                "target.largest",
+                f"{argument}.largest",
                 float(trace.largest[t]),
                 f"the logged action of round {t} has a larger one (probability {column[t]:.6g})",
                 "pass the largest over all actions, or leave it out",
@@ -253,6 +256,6 @@ def _length_reason(found: int, rounds: int, n_actions: int | None) -> str:
     return f"it has {found} entries, and the log {rounds} rounds{actions}"
 
 
-def _require(target: Any, fits: bool, reason: str) -> None:
+def _require(argument: str, target: Any, fits: bool, reason: str) -> None:
     if not fits:
-        raise InvalidArgument("target", target, reason, REMEDY)
+        raise InvalidArgument(argument, target, reason, REMEDY)

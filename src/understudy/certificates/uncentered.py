@@ -66,7 +66,7 @@ class UncenteredEvidence:
         uncounted, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
         evidence = UncenteredEvidence(rounds, S, one, totals, uncounted, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
         enforce(evidence)
-        return evidence._with_crossing(bets)
+        return evidence.looked_at(bets)
 
     def log_wealths(self) -> Array:
         """S_i of all grids."""
@@ -123,10 +123,10 @@ class UncenteredEvidence:
         totals = read_only(self.totals + other.totals)
         one, rounds = read_only(np.ones(len(sums))), self.rounds + other.rounds
         both = UncenteredEvidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)
-        return both._with_crossing(bets)
+        return both.looked_at(bets)
 
-    def _with_crossing(self, bets: Bets) -> UncenteredEvidence:
-        """The evidence with `crossed` set, which sums allow only after their last round."""
+    def looked_at(self, bets: Bets) -> UncenteredEvidence:
+        """The evidence with `crossed` set by the sums after the last round alone."""
         return replace(self, crossed=self.rounds if self._crosses(bets) else 0)
 
     def _crosses(self, bets: Bets) -> bool:

@@ -29,6 +29,7 @@ MODULES = {
     "log_commands": ("certify", "coverage", "learn"),
     "service_commands": ("audit", "clock", "export", "serve", "token"),
     "paper": ("paper",),
+    "plan": ("plan",),
     "bench": ("bench",),
 }
 COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}

@@ -12,16 +12,26 @@ import numpy as np
 from understudy.errors import InvalidArgument
 from understudy.experiments.certificate_figure import draw_all, gain_over_time
 from understudy.experiments.certificate_games import CONFIDENCE, KINDS, GameKind
-from understudy.experiments.certificate_speed import SEQUENCES, decision_rounds
-from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong
+from understudy.experiments.certificate_speed import (
+    certified_share,
+    decision_rounds,
+    guarded_rounds,
+)
+from understudy.experiments.certificate_validity import STATEMENTS
 from understudy.experiments.decision_games import (
+    BASELINES,
     BETTER,
+    GUARDED,
     ROUTERS,
     WORSE,
+    BaselineGame,
     DecisionGame,
+    GuardedGame,
     random_worlds,
 )
 from understudy.experiments.experiment import Column, Experiment, ExperimentOptions
+from understudy.experiments.question_games import QUESTIONS
+from understudy.experiments.question_validity import statements_wrong
 from understudy.simulation.simulate import in_parallel, reporter
 from understudy.types import chunks
 
@@ -30,7 +40,9 @@ if TYPE_CHECKING:
 
 GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
 MOST = 0.9  # of the games have decided by the second of a sequence's two rounds
+LEAST = 0.1  # of the games have shown no more of a gain than the second of its two shares
 BETTER_PART, WORSE_PART, ROUTER_PART = "promote", "worse", "router"
+GUARDED_PART, BASELINE_PART = "guardrails", "baselines"
 WORLD_PART, VALIDITY_PART = "worlds", "validity"
 HARD = BETTER[1]  # a learner that begins badly: the game in which windows matter most
 
@@ -44,8 +56,11 @@ class CertificateRow:
     Of a game, the rounds until each sequence decides: the median over the games, and with `_90` the
     round by which nine games in ten have decided; None if it is later than the last round, or if
     the sequence is not valid in this game. `decided` and `decided_1` are the shares of games with a
-    decision, now and by rules 1. Of a kind, the share of games in which each statement was wrong
-    after any round, and the largest that chance `allows`: 5 % and three standard errors.
+    decision, now and by rules 1. With guardrails, `alone` are the rounds of the goal without them.
+    Against a baseline, `certified` is the share of the true gain that the lower bound shows after
+    all rounds: the median, and with `_10` what nine games in ten show. Of a kind, the share of
+    games in which each statement was wrong after any round, None if there is none, and the
+    largest that chance `allows`: 5 % and three standard errors.
     """
 
     part: str
@@ -74,6 +89,10 @@ class CertificateRow:
     promoted: float | None = None
     worse: float | None = None
     allowed: float | None = None
+    alone: float | None = None
+    alone_90: float | None = None
+    certified: float | None = None
+    certified_10: float | None = None
 
 
 def games_by_part(seed: int) -> dict[str, Sequence[Subject]]:
@@ -82,8 +101,10 @@ def games_by_part(seed: int) -> dict[str, Sequence[Subject]]:
         BETTER_PART: BETTER,
         WORSE_PART: WORSE,
         ROUTER_PART: ROUTERS,
+        GUARDED_PART: GUARDED,
+        BASELINE_PART: BASELINES,
         WORLD_PART: random_worlds(seed),
-        VALIDITY_PART: KINDS,
+        VALIDITY_PART: (*KINDS, *QUESTIONS),
     }
 
 
@@ -98,9 +119,13 @@ def judge(subject: Subject, options: ExperimentOptions, runs: range) -> list[dic
     """The numbers of some runs of a game: rounds of decisions, or which statements were wrong."""
     if isinstance(subject, GameKind):
         records = (subject.record(options.rounds, options.seed, run) for run in runs)
-        return [dict(ever_wrong(record)) for record in records]
-    rounds = rounds_of(subject, options)
-    return [decision_rounds(subject, rounds, options.seed, run) for run in runs]
+        return [dict(statements_wrong(record)) for record in records]
+    rounds, seed = rounds_of(subject, options), options.seed
+    if isinstance(subject, BaselineGame):
+        return [certified_share(subject, rounds, seed, run) for run in runs]
+    if isinstance(subject, GuardedGame):
+        return [guarded_rounds(subject, rounds, seed, run) for run in runs]
+    return [decision_rounds(subject, rounds, seed, run) for run in runs]
 
 
 def summarize(
@@ -114,15 +139,22 @@ def summarize(
         delta = 1.0 - CONFIDENCE
         allowed = delta + 3.0 * math.sqrt(delta * (1.0 - delta) / games)
         shares: dict[str, Any] = {
-            statement: float(columns[statement].mean()) for statement in STATEMENTS
+            statement: float(found.mean()) for statement, found in columns.items()
         }
         return CertificateRow(*own, **shares, allowed=allowed)
-    rounds = {key: float(np.median(columns[key])) for key in SEQUENCES if key in columns}
+    if isinstance(subject, BaselineGame):
+        shown = columns["certified"]
+        return CertificateRow(
+            *own, certified=float(np.median(shown)), certified_10=float(np.quantile(shown, LEAST))
+        )
+    rounds = {key: float(np.median(one)) for key, one in columns.items()}
     for key in set(rounds) - {"limit"}:
         rounds[f"{key}_90"] = float(np.quantile(columns[key], MOST, method="inverted_cdf"))
-    decided, decided_1 = (float(np.isfinite(columns[key]).mean()) for key in ("now", "rules_1"))
     known: dict[str, Any] = {key: value for key, value in rounds.items() if math.isfinite(value)}
-    return CertificateRow(*own, **known, decided=decided, decided_1=decided_1)
+    for name, key in (("decided", "now"), ("decided_1", "rules_1")):
+        if key in columns:
+            known[name] = float(np.isfinite(columns[key]).mean())
+    return CertificateRow(*own, **known)
 
 
 def column(field: str) -> Column:
@@ -137,16 +169,22 @@ def column(field: str) -> Column:
 
 def decided_text(row: CertificateRow) -> str:
     """The shares of games with a decision, now and by rules 1, in %."""
-    if row.decided is None or row.decided_1 is None:
-        return ""
-    return f"{100 * row.decided:.0f}, {100 * row.decided_1:.0f}"
+    known = (share for share in (row.decided, row.decided_1) if share is not None)
+    return ", ".join(f"{100 * share:.0f}" for share in known)
 
 
 def wrong_text(row: CertificateRow) -> str:
     """The share of games in which the worst of the statements was wrong, in %."""
     if row.allowed is None:
         return ""
-    return f"{100 * max(getattr(row, name) for name in STATEMENTS):.1f}"
+    return f"{100 * max(getattr(row, name) or 0.0 for name in STATEMENTS):.1f}"
+
+
+def certified_text(row: CertificateRow) -> str:
+    """The share of the true gain that is certified, in %: the median, and what most games show."""
+    if row.certified is None or row.certified_10 is None:
+        return ""
+    return f"{100 * row.certified:.0f}, {100 * row.certified_10:.0f}"
 
 
 class CertificateExperiment(Experiment):
@@ -167,7 +205,9 @@ class CertificateExperiment(Experiment):
         "Bernstein": column("bernstein"),
         "hedged": column("hedged"),
         "plug-in": column("plug_in"),
+        "alone": column("alone"),
         "decided, %": decided_text,
+        "certified, %": certified_text,
         "wrong, %": wrong_text,
     }
 
@@ -204,14 +244,17 @@ class CertificateExperiment(Experiment):
         )
 
     def notes(self, options: ExperimentOptions) -> list[str]:
+        games = (len(KINDS) + len(QUESTIONS)) * options.runs
         return [
             "rounds: medians over the games, nothing if later than the last round; 90 %: nine "
             "games in ten have decided now",
             "limit: on average, no valid test of a fixed policy decides sooner",
             "hedged, plug-in: published bets that move with the data; only for fixed policies",
+            "alone: the goal without its guardrails",
             "decided: games with a decision, now and by rules 1",
-            f"wrong: games (of {len(KINDS) * options.runs:,}) in which a statement was wrong after "
-            "any round, of the statement that was wrong most often; promised are at most 5 %",
+            "certified: of the true gain, after all rounds; the median, and in nine games in ten",
+            f"wrong: games (of {games:,}) in which a statement was wrong after any round, of "
+            "the statement that was wrong most often; promised are at most 5 %",
         ]
 
 

@@ -115,8 +115,8 @@ def draw_all(
     title: str,
 ) -> Figure:
     """Draw the four panels, from the rows of the experiment and one game."""
-    figure = new_figure(11.0, 8.6, title)
-    cells = figure.subplots(2, 2, width_ratios=[1.5, 1.0], height_ratios=[1.0, 1.15])
+    figure = new_figure(11.0, 11.0, title)
+    cells = figure.subplots(2, 2, width_ratios=[1.5, 1.0], height_ratios=[1.0, 1.8])
     draw_decisions(cells[0, 0], decisions)
     draw_worlds(cells[0, 1], worlds)
     draw_shares(cells[1, 0], kinds)
@@ -179,12 +179,14 @@ def draw_shares(axes: Axes, rows: Sequence[Any]) -> None:
     """A line per kind of game: the shares of games in which each statement was ever wrong."""
     places = np.arange(len(rows))[::-1]
     for i, (name, marker) in enumerate(zip(STATEMENTS, STATEMENT_MARKERS, strict=True)):
-        shares = [100.0 * getattr(row, name) for row in rows]
-        lift = 0.3 - 0.1 * i
-        axes.plot(shares, places + lift, marker, color=COLORS[i], ms=4, label=STATEMENT_NAMES[name])
+        known = [(getattr(row, name), y) for row, y in zip(rows, places, strict=True)]
+        shares = np.array([(100.0 * share, y) for share, y in known if share is not None])
+        lift = np.array([0.0, 0.3 - 0.1 * i])
+        columns = (shares.reshape(-1, 2) + lift).T
+        axes.plot(*columns, marker, color=COLORS[i], ms=4, label=STATEMENT_NAMES[name])
     axes.axvline(100.0 * (1.0 - CONFIDENCE), color=BLACK, lw=1.4, label="promised, at most")
     axes.axvline(100.0 * rows[0].allowed, color=GRAY, lw=1.0, ls="--", label="and 3 s.e.")
-    axes.set_yticks(places, [row.game for row in rows], fontsize=8)
+    axes.set_yticks(places, [row.game for row in rows], fontsize=7.5)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlim(-0.15, 110.0 * rows[0].allowed)
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
@@ -214,4 +216,4 @@ def draw_gain(axes: Axes, found: GainOverTime) -> None:
     axes.set_xlabel("rounds", fontsize=8)
     axes.set_ylabel("gain over production, a round", fontsize=8)
     axes.set_title(f"d. {found.title}", fontsize=9, loc="left")
-    axes.legend(**BELOW, ncols=2)
+    axes.legend(**{**BELOW, "bbox_to_anchor": (0.45, -0.07)}, ncols=2)

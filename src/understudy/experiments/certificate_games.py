@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy import behaviors
 from understudy.behaviors import Behavior, Logged, choose
-from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates import BaselineRounds, Certificate, FixedPolicy
 from understudy.certificates.evidence import GAIN
 from understudy.certificates.targets import Target, largest_ratios, ratio_of_policy
 from understudy.constraints import Array
@@ -42,7 +42,8 @@ class GameRecord:
     """A game that was played: the truth, and what the certificate sees of each round.
 
     The truth are π_t, q_t and the realised rewards r_t, (n, K) each. The certificate knows the
-    behavior as `known`; it sees the log, π_t(b_t) and W_t, as `Certificate.advance` takes them.
+    behavior as `known`; it sees the log, π_t(b_t) and W_t, as `Certificate.advance` takes them. A
+    `baseline` has π₀ of every round, (n, K): always the same, or with `most` its largest weight.
     """
 
     policies: Array
@@ -53,10 +54,22 @@ class GameRecord:
     probabilities: Array
     ratios: Array
     centers: tuple[float, ...] | None = None
+    baseline: Array | None = None
+    most: float | None = None
 
     def certificate(self, confidence: float = CONFIDENCE) -> Certificate:
         """The certificate before round 1."""
-        return Certificate(self.known, confidence, centers=self.centers)
+        against = self.baseline[0] if self.baseline is not None and self.most is None else None
+        own: dict[str, Any] = {"against": against, "baseline_ratio": self.most}
+        return Certificate(self.known, confidence, centers=self.centers, **own)
+
+    @property
+    def baseline_rounds(self) -> BaselineRounds | None:
+        """π₀(b_t) and W_t, if there is a baseline."""
+        if self.baseline is None:
+            return None
+        own = self.baseline[np.arange(len(self.log)), self.log.actions]
+        return BaselineRounds(own, np.full(len(own), math.inf))
 
     @property
     def target_rewards(self) -> Array:
@@ -65,8 +78,9 @@ class GameRecord:
 
     @property
     def gains(self) -> Array:
-        """⟨π_t − q_t, r_t⟩ of every round."""
-        return np.asarray(((self.policies - self.behavior) * self.rewards).sum(axis=1))
+        """⟨π_t − q_t, r_t⟩ of every round, or over the baseline."""
+        other = self.behavior if self.baseline is None else self.baseline
+        return np.asarray(((self.policies - other) * self.rewards).sum(axis=1))
 
 
 def record_of(

@@ -28,60 +28,31 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.behaviors import propensities_of
-from understudy.certificates import Certificate
+from understudy.behaviors import Logged, propensities_of
+from understudy.certificates import Certificate, JointCertificate, certify
 from understudy.certificates.evidence import FIRST_RULES, RULES, Bets
 from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.constraints import Array
 from understudy.experiments.certificate_games import CONFIDENCE, FIXED
-from understudy.experiments.decision_games import DecisionGame, points_until
+from understudy.experiments.decision_games import (
+    BaselineGame,
+    DecisionGame,
+    GuardedGame,
+    points_until,
+)
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
+from understudy.simulation.game import RandomStreams
+from understudy.theory.information import least_divergence
 from understudy.types import Integers, Log
 
 DELTA = 1.0 - CONFIDENCE
 SEQUENCES = ("limit", "now", "rules_1", "bernstein", "hedged", "plug_in")
-BISECTIONS = 60  # of log θ between these ends: its last digits
-LARGEST_LOG = 60.0
 # log(1 + x) ≥ x + PSI x² for x ≥ −1/2: the bound by which hedged bets are chosen.
 PSI = 2.0 - 4.0 * math.log(2.0)
 HEDGED_LOSS = 0.5  # the largest part of the wealth that hedged bets lose in a round
 
 
 # ------------------------------------------------------------------------------ the limit
-
-
-def least_divergence(policies: Array, behavior: Array, means: Array) -> Array:
-    """KLinf of policies (n, K): min Σ_a q(a) kl(r(a), r'(a)) over r' with ⟨π − q, r'⟩ ≤ 0.
-
-    0 where the policy earns no more than production. The minimum is where, for some θ ≥ 0,
-    r' − r + θ v r' (1 − r') = 0 with v = π/q − 1; ⟨q v, r'⟩ falls in θ, which is bisected.
-    """
-    v = policies / behavior - 1.0
-    better = (v * behavior) @ means > 0.0
-    low, high = np.full(len(v), -LARGEST_LOG), np.full(len(v), LARGEST_LOG)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2.0
-        still = (_tilted(np.exp(middle)[:, np.newaxis] * v, means) * v) @ behavior > 0.0
-        low, high = np.where(still, middle, low), np.where(still, high, middle)
-    tilted = _tilted(np.exp(high)[:, np.newaxis] * v, means)
-    divergence = _kl(means, tilted) @ behavior
-    return np.asarray(np.where(better, divergence, 0.0))
-
-
-def _tilted(u: Array, r: Array) -> Array:
-    """The root r' of r' − r + u r' (1 − r') = 0 in [0, 1]; of the two forms, the accurate one."""
-    b = 1.0 + u
-    root = np.sqrt(np.maximum(b * b - 4.0 * u * r, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(b > 0.0, 2.0 * r / (b + root), (b - root) / (2.0 * u))
-
-
-def _kl(q: Array, p: Array) -> Array:
-    """kl(q, p) of Bernoulli means, with 0 log 0 = 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        one = np.where(q > 0.0, q * np.log(q / p), 0.0)
-        zero = np.where(q < 1.0, (1.0 - q) * np.log((1.0 - q) / (1.0 - p)), 0.0)
-    return np.asarray(one + zero)
 
 
 def limit_round(policies: Array, rounds: Integers, behavior: Array, means: Array) -> float:
@@ -158,6 +129,32 @@ def first_worse(certificate: Certificate, log: Log, target: Target) -> float:
         if certificate.upper < certificate.least_production():
             return float(high)
     return math.inf
+
+
+def certified_share(game: BaselineGame, rounds: int, seed: int, run: int) -> dict[str, float]:
+    """The lower bound on the mean gain after all rounds, as a share of the true one."""
+    seen = game.observe(rounds, seed, run)
+    log, known = seen.log, seen.known
+    if game.apart:
+        q = propensities_of(known, log)
+        log, known = Log(log.actions, log.rewards, q), Logged(len(game.behavior))
+    found = certify(log, seen.target, behavior=known, confidence=CONFIDENCE, against=game.against)
+    assert found.gain is not None
+    return {"certified": found.gain / rounds / game.gain}
+
+
+def guarded_rounds(game: GuardedGame, rounds: int, seed: int, run: int) -> dict[str, float]:
+    """The round of the promotion with guardrails, and of the goal alone; inf if there is none."""
+    seen, streams = game.observe(rounds, seed, run), RandomStreams(seed, run)
+    alone = Certificate(seen.known, CONFIDENCE)
+    joint = JointCertificate.begin(alone, [metric.guardrail for metric in game.metrics])
+    columns = seen.log, *alone.rounds_of(seen.log, seen.target)[1:3]
+    units = [metric.unit(streams.unobserved, rounds) for metric in game.metrics]
+    after = joint.advance(*columns, np.stack(units, axis=1))
+    return {
+        "now": after.promoted_at or math.inf,
+        "alone": alone.advance(*columns).promoted_at or math.inf,
+    }
 
 
 def decision_rounds(game: DecisionGame, rounds: int, seed: int, run: int) -> dict[str, float]:

@@ -25,7 +25,9 @@ def wealths(record: GameRecord) -> Array:
     """S_i of all bets of the record's certificate after every round, (n, bets)."""
     bets = record.certificate().bets
     q = propensities_of(record.known, record.log)
-    columns = WeightedRounds(record.probabilities, q, record.log.rewards, record.ratios)
+    other = record.baseline_rounds
+    own = None if other is None else other.probabilities
+    columns = WeightedRounds(record.probabilities, q, record.log.rewards, record.ratios, own)
     path = np.empty((len(record.log), bets.size))
     each = columns.kernel_columns()
     wealth_path(bets.kernel_grids, *bets.kernel_centers, bets.prior, each, path)
@@ -52,7 +54,7 @@ def ever_wrong(record: GameRecord, confidence: float = CONFIDENCE) -> dict[str, 
     lower = mixture(bets, LOWER, S[LOWER], rounds, earned / rounds)
     upper = mixture(bets, UPPER, S[UPPER], rounds, 1.0 - earned / rounds)
     better, worse, later = bets.thresholds
-    starts = [1, *(2**j for j in range(1, n.bit_length()) if bets.windows)]
+    starts = starts_of(bets, n)
     since = [
         gain_wrong(bets, GAIN, S[GAIN], record.gains, start=start, threshold=threshold)
         for start, threshold in zip(starts, [better, *later], strict=False)
@@ -67,6 +69,16 @@ def ever_wrong(record: GameRecord, confidence: float = CONFIDENCE) -> dict[str, 
         "promoted": any(decision for _, decision in since),
         "worse": loss[1],
     }
+
+
+def starts_of(bets: Bets, rounds: int) -> list[int]:
+    """The first rounds of all windows: 1, 2, 4, …, or 1 alone.
+
+    >>> import understudy as us
+    >>> starts_of(us.Certificate([0.5, 0.5]).bets, 5)
+    [1, 2, 4]
+    """
+    return [1, *(2**j for j in range(1, rounds.bit_length()) if bets.windows)]
 
 
 def gain_wrong(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.behaviors import Behavior, Logged
-from understudy.certificates import FixedPolicy
+from understudy.certificates import FixedPolicy, Guardrail
 from understudy.certificates.evidence import POINTS
 from understudy.certificates.targets import Target
 from understudy.constraints import Array
@@ -81,6 +81,47 @@ class PlainGame(DecisionGame):
         return GameRun(log, target, q, points, policies, q, np.array(self.means))
 
 
+@dataclass(frozen=True, eq=False)
+class BaselineGame(PlainGame):
+    """A game in which the gain over a policy is certified, and how much of it, is the question.
+
+    Without `against` the gain is over production. `apart` says that no least propensity is known:
+    then two certificates are compared.
+    """
+
+    against: int | None = None
+    apart: bool = False
+
+    @property
+    def gain(self) -> float:
+        """The true gain a round of the fixed policy."""
+        assert self.policy is not None
+        other = np.array(self.behavior) if self.against is None else np.eye(3)[self.against]
+        return float((np.array(self.policy) - other) @ np.array(self.means))
+
+
+class Metric(NamedTuple):
+    """A guardrail on which no action has an effect: normal values with an sd, or coins."""
+
+    guardrail: Guardrail
+    mean: float
+    sd: float | None = None
+
+    def unit(self, rng: np.random.Generator, rounds: int) -> Array:
+        """Values of so many rounds, on the scale of certificates; all are in the range."""
+        low, high = self.guardrail.low, self.guardrail.high
+        if self.sd is None:
+            return self.guardrail.unit((rng.random(rounds) < self.mean).astype(np.float64))
+        return self.guardrail.unit(np.clip(rng.normal(self.mean, self.sd, rounds), low, high))
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedGame(PlainGame):
+    """A game in which guardrails must hold beside the goal."""
+
+    metrics: tuple[Metric, ...] = ()
+
+
 def points_until(rounds: int) -> Integers:
     """Rounds 1, 2, …, each 2 % after the one before, and the last.
 
@@ -116,6 +157,29 @@ WORSE = (
     PlainGame("clicks, last action", 40_000, *CLICKS, (0.0, 0.0, 0.0, 1.0), worse=True),
     PlainGame("hard, uniform", 20_000, *HARD, (0.1,) * 10, worse=True),
     PlainGame("coin, a quarter", 60_000, (0.5, 0.5), (0.5, 0.45), (0.25, 0.75), worse=True),
+)
+
+ARMS = (1 / 3, 1 / 3, 1 / 3), (0.183, 0.151, 0.106), (1.0, 0.0, 0.0)
+BASELINES = (
+    BaselineGame("over the third action", 64_000, *ARMS, against=2),
+    BaselineGame("over the third action, apart", 64_000, *ARMS, against=2, apart=True),
+    BaselineGame("over production", 64_000, *ARMS),
+)
+
+
+def two_guardrails(share: float) -> tuple[Metric, ...]:
+    """A latency of 400 ± 150 ms, and whether a user returns, which half of them do.
+
+    Latency may grow by 50 ms, an eighth, and returns may fall by ten points; or by a `share`.
+    """
+    latency = Guardrail("latency_ms", 0.0, 1_000.0, "lower", 50.0 * share)
+    returns = Guardrail("returns", 0.0, 1.0, "higher", 0.1 * share)
+    return Metric(latency, 400.0, 150.0), Metric(returns, 0.5)
+
+
+GUARDED = (
+    GuardedGame("easy, two guardrails", 20_000, *EASY, metrics=two_guardrails(1.0)),
+    GuardedGame("easy, half the margins", 20_000, *EASY, metrics=two_guardrails(0.5)),
 )
 
 WORLDS, WORLD_ROUNDS, LARGEST_WORLD = 16, 20_000, 15
