@@ -479,6 +479,15 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a segment less": lambda data: data["segments"]["certificates"].pop(),
     "a segment of another name": _with("segments", "names", value=["it", 7]),
     "segments of another confidence": _with("segments", "confidence", value=0.5),
+    "segments of more rounds": _with("segments", "rounds", value=201),
+    "segments of another behavior": lambda data: [
+        one[part]["behavior"].update(least_propensity=0.01)
+        for one in data["segments"]["certificates"]
+        for part in ("target", "baseline")
+    ],
+    "segments over production": lambda data: data["segments"].update(
+        certificates=[one["target"] for one in data["segments"]["certificates"]]
+    ),
     "segments of fewer rounds": _with("segments", "rounds", value=3),
     "no baseline": lambda data: data.pop("baseline"),
     "a baseline without a name": _with("baseline", "name", value=None),
@@ -496,6 +505,10 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a fork of the lost rows": lambda data: data.update(
         without_rejected={key: data[key] for key in data["without_rejected"]}
     ),
+    "a fork with another margin": _with(
+        "without_rejected", "certificate", "metrics", 0, "margin", value=60.0
+    ),
+    "a fork with another segment": _with("without_rejected", "segments", "names", 0, value="fr"),
     "a fork of a fork": lambda data: data["without_rejected"].update(
         without_rejected=dict(data["without_rejected"])
     ),
@@ -514,3 +527,12 @@ def test_damaged_files_are_refused(damage: Callable[[dict[str, Any]], Any]) -> N
 
 
 LEARNED = learn(ROWS[:200], **FIXED).policy.to_json()
+
+
+def test_the_bets_in_pairs_are_those_on_the_baseline() -> None:
+    data = json.loads(learn(ROWS[:200], **FIXED, least_propensity=0.05).policy.to_json())
+    assert data["certificate"]["goal"]["kind"] == "Certificate"
+    assert from_text(json.dumps(data)).to_json()
+    data["baseline"]["policy"] = [0.25, 0.25, 0.25, 0.25]
+    with pytest.raises(InvalidSnapshot, match="their question and the rows disagree"):
+        from_text(json.dumps(data))

@@ -22,7 +22,7 @@ from understudy.certificates import (
     SegmentCertificates,
 )
 from understudy.certificates.curves import Point
-from understudy.certificates.difference import certificate_against
+from understudy.certificates.difference import certificate_against, have_same_share
 from understudy.certificates.evidence import POINTS
 from understudy.constraints import PROBABILITIES, Array
 from understudy.errors import InvalidSnapshot
@@ -37,8 +37,6 @@ from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.schema import Actions
 from understudy.logs.settings import REMEDY
 from understudy.snapshots import as_data, from_data
-
-CLOSE = 1e-9  # relative: confidences of parts are made from that of the whole, and rounded
 
 
 def question_as_data(question: Question, path: CertificatePath | None) -> dict[str, Any]:
@@ -86,7 +84,8 @@ def path_from_data(
 ) -> tuple[CertificatePath | None, Question]:
     """The certificates in a policy.json of so many rows, and their question, or `InvalidSnapshot`.
 
-    >>> path_from_data({"certificate": None, "curve": []}, None, Actions(("a", "b")), 0)[0] is None
+    >>> nothing = {"certificate": None, "curve": [], "settings": {"columns": {"eligible": None}}}
+    >>> path_from_data(nothing, None, Actions(("a", "b")), 0)[1] == Question()
     True
     """
     columns, about = content["settings"]["columns"], content.get("baseline")
@@ -132,10 +131,7 @@ def _segments(
 ) -> Segments | None:
     if certificates is None:
         return None
-    names = certificates.names
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise InvalidSnapshot("segments", names, "a name is no text, or is repeated", REMEDY)
-    return Segments(columns["segments"][0], names)
+    return Segments(columns["segments"][0], certificates.names)
 
 
 def _path(
@@ -200,10 +196,11 @@ def _sums(data: Mapping[str, Any]) -> BaselineSums:
 
 
 def _fits(path: CertificatePath, question: Question) -> bool:
-    """Whether the certificates of a path are those of its question, of the same rows."""
+    """Whether the certificates of a path are those of its question, of the same rows.
+
+    That guardrails are of the rounds of the goal, their own checks have shown.
+    """
     leaves = _leaves(path)
-    if not all(isinstance(one, Certificate) for one in leaves):
-        return False
     plain = _empty(leaves[0], against=None, baseline_ratio=None)
     plain = plain.with_confidence(path.confidence)
     begun: AnyCertificate = plain
@@ -211,8 +208,18 @@ def _fits(path: CertificatePath, question: Question) -> bool:
         begun = certificate_against(plain, path.against, paired=not path.partial)
     expected = CertificatePath.begin(begun, question)
     kinds, wanted = ([type(one) for one in _certificates(each)] for each in (path, expected))
+    declared, asked = (
+        (
+            each.joint and each.joint.metrics,
+            each.segments and each.segments.names,
+        )
+        for each in (path, expected)
+    )
     return (
-        kinds == wanted and all(map(_made_alike, leaves, _leaves(expected))) and _rounds_fit(path)
+        kinds == wanted
+        and declared == asked
+        and all(map(_made_alike, leaves, _leaves(expected)))
+        and (path.segments is None or path.segments.rounds == path.certificate.rounds)
     )
 
 
@@ -236,33 +243,12 @@ def _leaves(path: CertificatePath) -> list[Certificate]:
 def _made_alike(one: Certificate, other: Certificate) -> bool:
     """Whether both were made with the same arguments; confidences may differ by rounding."""
     found, wanted = (as_data(_empty(c, confidence=0.5)) for c in (one, other))
-    return found == wanted and math.isclose(
-        1.0 - one.confidence, 1.0 - other.confidence, rel_tol=CLOSE
-    )
+    return bool(found == wanted and have_same_share(one.confidence, other.confidence))
 
 
 def _empty(one: Certificate, **arguments: Any) -> Certificate:
     """The certificate before the first round, with other arguments."""
     return replace(one, evidence=None, **arguments)  # type: ignore[arg-type] # it is made
-
-
-def _rounds_fit(path: CertificatePath) -> bool:
-    """Whether all certificates are of the same rounds, those of segments of parts of them."""
-    n, joint, segments = path.certificate.rounds, path.joint, path.segments
-    each = _certificates(path)
-    of_all = each if segments is None else each[: -len(segments.certificates)]
-    differences = [one for one in each if isinstance(one, DifferenceCertificate)]
-    fits = all(one.rounds == n for one in of_all)
-    fits &= all(one.target.rounds == one.baseline.rounds for one in differences)
-    decided = [at for one in differences for at in (one.crossed, one.lost)]
-    if joint is not None:
-        fits &= len(joint.broken_at) == len(joint.metrics) == len(joint.guardrails)
-        decided += [joint.crossed, *joint.broken_at]
-    if segments is not None:
-        fits &= sum(one.rounds for one in segments.certificates) <= segments.rounds == n
-        fits &= math.isclose(segments.confidence, path.confidence, rel_tol=CLOSE)
-        decided.append(segments.worse_at)
-    return fits and all(type(at) is int and 0 <= at <= n for at in decided)
 
 
 def _sums_fit(path: CertificatePath, behavior: Behavior | None, rows: int) -> bool:
