@@ -13,7 +13,6 @@ from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.answers import (
     Answers,
     Baseline,
-    BaselineSums,
     guardrails_of,
     segments_of,
 )
@@ -50,6 +49,7 @@ from understudy.logs.runs.setup import (
     refuse_same_rows,
 )
 from understudy.logs.schema import Actions
+from understudy.logs.statistics import BaselineSums
 
 
 @with_options(QuestionOptions)
