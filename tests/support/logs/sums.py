@@ -66,6 +66,6 @@ def as_log(sums: ActionStatistics) -> LogStatistics:
 
 
 def use_constant_centers(patch: pytest.MonkeyPatch) -> None:
-    """Let certificates of rows in order have the centers of sums, so that both have the same bits."""
+    """Let certificates of rows in order have the constant centers of sums."""
     constant = functools.partial(us.Certificate, centers=CENTERS)
     patch.setattr("understudy.logs.runs.ordered_run.Certificate", constant)
