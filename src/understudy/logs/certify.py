@@ -156,10 +156,10 @@ def _result(
     *,
     best_action: bool,
 ) -> CertifyResult:
-    """The result about the target with the largest certain gain, the first of equals."""
+    """The result about the target with the largest certain gain, of those whose guardrails hold."""
     statistics, question = outcome.statistics, options.question
     judged = [path.chosen(question.quarantined) for path in paths]
-    best = max(range(len(judged)), key=lambda i: judged[i].mean_gain)
+    best = max(range(len(judged)), key=lambda i: (judged[i].holds, judged[i].mean_gain))
     target, path = targets[best], judged[best]
     labels, fixed = statistics.actions.labels, target.fixed(statistics.actions)
     order = [best, *(i for i in range(len(targets)) if i != best)]

@@ -39,6 +39,7 @@ class Result(ABC):
 
     coverage: Coverage
     intake: Provenance
+    joint: JointCertificate | None = None
 
     @cached_property
     def report(self) -> Report:
@@ -172,7 +173,6 @@ class CertifyResult(Result):
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
     learned: Policy | None = None
-    joint: JointCertificate | None = None
     segments: SegmentCertificates | None = None
 
     @property

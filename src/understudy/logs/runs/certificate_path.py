@@ -214,6 +214,11 @@ class CertificatePath:
         return self if self.chosen(quarantined) is not self else self.without_rejected
 
     @property
+    def holds(self) -> bool:
+        """Whether the goal gains, together with its guardrails."""
+        return self.mean_gain > 0.0 if self.joint is None else self.joint.shows_gain()
+
+    @property
     def mean_gain(self) -> float:
         """The largest certain gain per round; −1 if none is certified."""
         window = self.certificate.window
