@@ -1,4 +1,4 @@
-"""Rows that certificates cannot use, or not with a center (`understudy.logs.runs.study`)."""
+"""Rows that certificates cannot use, or not centered (`understudy.logs.runs.certificate_path`)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.answers import (
     Answers,
     Baseline,
-    BaselineSums,
     guardrails_of,
     segments_of,
 )
@@ -50,6 +49,7 @@ from understudy.logs.runs.setup import (
     refuse_same_rows,
 )
 from understudy.logs.schema import Actions
+from understudy.logs.statistics import BaselineSums
 
 
 @with_options(QuestionOptions)
@@ -93,18 +93,16 @@ def certify(
     _refuse_folder_of_policy(folder)
     targets = targets_of(policy, target_probability, best_action=best_action)
     checked = Options.of(target=target_probability, **options)
-    for target in targets:
-        if target.learned is not None:
-            checked = checked.with_defaults_of(target.learned.settings)
     baseline = baseline_of(checked.question)
     every = [*targets, *([] if baseline is None else [baseline])]
+    known = [target.learned for target in every if target.learned is not None]
+    checked = checked.with_defaults_of_all([learned.settings for learned in known])
     refuse_used_units(every, checked)
     checked.refuse_rows_without_unit()
     passed = LogInput.of(log, checked.format)
     if folder is not None:
         passed.refuse_folder(folder)
     fingerprints = fingerprints_of(passed.sources)
-    known = [target.learned for target in every if target.learned is not None]
     for learned in known:
         refuse_learned(passed.sources, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:

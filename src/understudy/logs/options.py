@@ -428,6 +428,23 @@ class Options:
         _check_unit_rows(combined.unit_rows, combined.scale, combined.question)
         return combined
 
+    def with_defaults_of_all(self, policies: Sequence[Settings]) -> Options:
+        """The options with the defaults of several policies, the first of them first.
+
+        The columns of contexts, and of experts, are those of all policies.
+        """
+        combined = self
+        for settings in policies:
+            combined = combined.with_defaults_of(settings)
+        several = {
+            role: tuple(
+                dict.fromkeys(name for one in policies for name in getattr(one.columns, role))
+            )
+            for role in ("context", "experts")
+        }
+        read = {role: names for role, names in several.items() if not self.columns.get(role)}
+        return dataclasses.replace(combined, columns={**combined.columns, **read})
+
     def resumed_columns(self, settings: Settings) -> Columns:
         """The columns to read when learning goes on.
 

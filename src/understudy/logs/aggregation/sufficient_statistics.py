@@ -43,8 +43,8 @@ from understudy.logs.aggregation.aggregates import (
     limits_of,
     rows_of,
 )
-from understudy.logs.evaluation.answers import BaselineSums
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
+from understudy.logs.statistics import BaselineSums
 from understudy.types import Integers
 
 REWARDS = {"rewards": nw.col(REWARD)}
@@ -65,11 +65,14 @@ class SummedState:
 
 @dataclass(frozen=True, eq=False)
 class SummedCertificate:
-    """The certificate of a fixed policy, rejected rows by reason, and the sums of its baseline."""
+    """The certificate of a fixed policy, rejected rows by reason, and the sums of its baseline.
+
+    Those of production are its rewards in the valid rows, and their number.
+    """
 
     certificate: Certificate
     reject_counts: dict[str, int]
-    baseline: BaselineSums | None = None
+    baseline: BaselineSums
     baseline_reward: Certificate | None = None
 
     @property
@@ -196,7 +199,9 @@ def certify_sums(
     known_ratio = math.isfinite(ratio)
     certificate = empty.from_sufficient_statistics(rounds, S, totals, centered=known_ratio)
     if other is None:
-        return SummedCertificate(certificate, groups.reject_counts)
+        earned = float(groups.sums("rewards").sum())
+        production = BaselineSums(earned, float(groups.rounds), rows=groups.rounds)
+        return SummedCertificate(certificate, groups.reject_counts, production)
     earned, weights, squares, weighted = sums.tolist()
     baseline = BaselineSums(earned, weights, squares, weighted, groups.rounds)
     reward = None

@@ -14,12 +14,13 @@ import narwhals as nw
 import numpy as np
 
 from understudy.certificates import JointCertificate, SegmentCertificates
-from understudy.certificates.joint import LOWER
+from understudy.certificates.guardrails import LOWER
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregation.aggregates import collect
 from understudy.logs.aggregation.engines import lazy
 from understudy.logs.aggregation.sufficient_statistics import SummedCertificate, certify_sums
+from understudy.logs.evaluation.answers import never_usable
 from understudy.logs.evaluation.questions import Question, Segments
 from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.schema import Actions, Columns
@@ -60,7 +61,7 @@ class SummedQuestion:
         metrics, segments = self.question.guardrails, self.question.segments
         alone, each = JointCertificate.confidences(self.confidence, len(metrics))
         goal = self._sums(self.frame, alone, only_valid=only_valid)
-        joint, sums = None, goal.baseline
+        joint, sums = None, goal.baseline  # production's are of its metrics and segments alone
         if metrics:
             guardrails = [
                 self._sums(
@@ -75,8 +76,10 @@ class SummedQuestion:
             certificates = tuple(one.of_gain for one in guardrails)
             none_broken = (0,) * len(metrics)
             joint = JointCertificate(goal.of_gain, certificates, metrics, broken_at=none_broken)
-            if sums is not None:
-                sums = sums._replace(metrics=_means_of(guardrails))
+            for metric, one in zip(metrics, guardrails, strict=True):
+                if not one.baseline.rows and one.certificate.rounds:
+                    raise never_usable(metric)
+            sums = sums._replace(metrics=_means_of(guardrails))
         found = None
         if segments is not None:
             confidence = SegmentCertificates.confidence_of(self.confidence, len(segments.values))
@@ -87,8 +90,7 @@ class SummedQuestion:
             own = tuple(one.of_gain for one in parts)
             rounds = goal.certificate.rounds
             found = SegmentCertificates(segments.values, own, self.confidence, rounds)
-            if sums is not None:
-                sums = sums._replace(segments=_means_of(parts))
+            sums = sums._replace(segments=_means_of(parts))
         path = CertificatePath(goal.of_gain, joint=joint, segments=found, baseline=sums)
         return path, goal.reject_counts
 
@@ -106,7 +108,7 @@ class SummedQuestion:
 
 def _means_of(parts: list[SummedCertificate]) -> Array:
     """Σ w₀R and Σ w₀ of each part."""
-    return np.array([(one.baseline.rewards, one.baseline.weights) for one in parts if one.baseline])
+    return np.array([(one.baseline.rewards, one.baseline.weights) for one in parts])
 
 
 def _rows_of_segments(frame: Any, segments: Segments) -> list[Any]:

@@ -17,6 +17,8 @@ from understudy.certificates import (
 )
 from understudy.certificates.evidence import Evidence
 from understudy.constraints import Array
+from understudy.errors import InvalidArgument
+from understudy.logs.statistics import BaselineSums
 
 
 class GuardrailState(StrEnum):
@@ -31,6 +33,7 @@ class GuardrailBounds(NamedTuple):
     """A guardrail with the change of its metric, in its units: the estimate, and bounds.
 
     `rows` estimates how many rows like these would show that it holds, None if none are known to.
+    In `unusable` rows the metric is missing or out of its range, and counts as the worst value.
     """
 
     metric: Guardrail
@@ -39,6 +42,7 @@ class GuardrailBounds(NamedTuple):
     low: float | None
     high: float | None
     rows: float | None
+    unusable: int = 0
 
 
 class SegmentBounds(NamedTuple):
@@ -63,32 +67,6 @@ class BaselineReward:
 
     name: str
     reward: float
-
-
-class BaselineSums(NamedTuple):
-    """Sums over valid rows that estimate the gain over a baseline, with d = w − w₀.
-
-    Σ w₀R, Σ w₀, Σ d² and Σ d²R, and the number of rows. `metrics` and `segments` have Σ w₀m and
-    Σ w₀ of each metric, and Σ w₀R and Σ w₀ in each segment, (…, 2).
-    """
-
-    rewards: float = 0.0
-    weights: float = 0.0
-    squares: float = 0.0
-    weighted_squares: float = 0.0
-    rows: int = 0
-    metrics: Array | None = None
-    segments: Array | None = None
-
-    @property
-    def mean(self) -> float:
-        """The self-normalised mean reward of the baseline; nan without a play of it."""
-        return self.rewards / self.weights if self.weights else math.nan
-
-    def moment(self, center: float) -> float:
-        """An upper bound on E[d²(R − c)²]: R stands for R², exact for 0 and 1."""
-        total = self.weighted_squares * (1.0 - 2.0 * center) + center**2 * self.squares
-        return max(0.0, total) / max(self.rows, 1)
 
 
 @dataclass(frozen=True)
@@ -169,15 +147,26 @@ def _guardrail_of(
         state = GuardrailState.BROKEN
     elif one.shows_gain(-margin):
         state = GuardrailState.HOLDS
+    usable = one.evidence.usable[0] if isinstance(one.evidence, Evidence) else n
+    unusable = n - int(usable)
+    if n and not usable:
+        raise never_usable(metric)
     if not n or one.gain is None or one.gain_upper is None:
-        return GuardrailBounds(metric, state, None, None, None, None)
+        return GuardrailBounds(metric, state, None, None, None, None, unusable)
     gains = sorted(metric.gain(total / n) for total in (one.gain, one.gain_upper))
     rows = None
     if state is GuardrailState.UNCERTAIN and estimate is not None and estimate > -margin:
         # A bound nears the estimate as 1/√n.
         rows = n * ((estimate - one.gain / n) / (estimate + margin)) ** 2
     found = None if estimate is None else metric.gain(estimate)
-    return GuardrailBounds(metric, state, found, gains[0], gains[1], rows)
+    return GuardrailBounds(metric, state, found, gains[0], gains[1], rows, unusable)
+
+
+def never_usable(metric: Guardrail) -> InvalidArgument:
+    """The error about a guardrail whose metric no row has."""
+    reason = f"no row has a number of it from {metric.low:g} to {metric.high:g}"
+    remedy = "check the column, and the range of the metric"
+    return InvalidArgument("guardrail", metric.name, reason, remedy)
 
 
 def most_rows(guardrails: Sequence[GuardrailBounds]) -> float:

@@ -31,8 +31,8 @@ from understudy.certificates.targets import (
     ratio_of_policy,
 )
 from understudy.constraints import Array
-from understudy.logs.evaluation.answers import BaselineSums
 from understudy.logs.evaluation.questions import QuarantinedRows
+from understudy.logs.statistics import BaselineSums
 from understudy.logs.validate import Rejected
 from understudy.types import Integers, Log
 
