@@ -349,7 +349,7 @@ def _explain_reason(verdict: Verdict, reason: Reason, coverage: Coverage) -> str
     bounds = _bounds(verdict, coverage)
     if reason is Reason.GUARDRAIL_IS_BROKEN:
         broken = [one for one in verdict.guardrails if one.state is GuardrailState.BROKEN]
-        return f"{' '.join(map(_guardrail, broken))} {bounds}."
+        return " ".join([*map(_guardrail, broken), f"{bounds}."])
     if reason is Reason.GAIN_IS_LOST:
         at = verdict.certificate and verdict.certificate.promoted_at
         when = f" after {row} {count(at)}" if at else ""
