@@ -21,8 +21,8 @@ from tests.support.falling import falling, never_wrong
 from tests.support.saved_values import damaged, saved_form, saved_text
 from tests.support.strategies import behaviors, policies, quick, seeds, unit_numbers
 from understudy.certificates import BaselineRounds, DifferenceCertificate
-from understudy.certificates.difference import certificate_against, parts_between_points
-from understudy.certificates.evidence import POINTS
+from understudy.certificates.difference import certificate_against
+from understudy.certificates.evidence import POINTS, parts_between_points
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
 
 Array = NDArray[np.float64]

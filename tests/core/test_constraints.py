@@ -100,7 +100,7 @@ EXAMPLES: dict[str, Arguments] = {
         "windows": [[0.0]],
         "merged": False,
     },
-    "certificates.joint.Guardrail": {
+    "certificates.guardrails.Guardrail": {
         "name": "latency_ms",
         "low": 0.0,
         "high": 2000.0,

@@ -95,6 +95,37 @@ def test_each_outcome_has_its_exit_code_and_the_published_form(
     assert json.loads(capsys.readouterr().out) == found
 
 
+@pytest.mark.parametrize(("margin", "code"), [(0.02, 4), (0.3, 0)])
+def test_a_broken_guardrail_stops_a_pipeline(
+    margin: float,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The policy earns more, and is slower by .1 of the range; the form is the published one."""
+    log, policy = write_situation("promote", tmp_path)
+    rows = pl.read_csv(log)
+    number = pl.int_range(pl.len())
+    rows.with_columns(
+        latency=pl.when(number % 50 != 7).then(0.4 + 0.2 * (pl.col("action") == "b")),
+        reward=pl.when(number % 90 != 5).then("reward"),
+        country=pl.when(number % 2 == 0).then(pl.lit("it")).otherwise(pl.lit("es")),
+    ).write_csv(log)
+    asked = (
+        *("certify", log, "--policy", policy, "--policy", "uniform", "--json", "--gate"),
+        *("--guardrail", f"latency:0:1:lower:{margin}", "--segment", "country=it,es"),
+        *("--against", "production", "--least-propensity", "0.5"),
+    )
+    assert understudy(*asked, monkeypatch=monkeypatch) == code
+    found = json.loads(capsys.readouterr().out)
+    jsonschema_rs.validator_for(closed(SCHEMA)).validate(found)
+    assert found["outcome"] == ("guardrail broken" if code else "promote")
+    assert [one["state"] for one in found["guardrails"]] == ["broken" if code else "holds"]
+    assert len(found["segments"]) == len(found["candidates"]) == 2
+    assert found["other_gain"] is not None
+
+
 @pytest.mark.parametrize("outcome", SITUATIONS)
 def test_certify_coverage_and_the_page_say_the_same_of_the_same_policy(
     outcome: str, tmp_path: Path

@@ -1,9 +1,8 @@
-"""The question that is asked of a log: baseline, guardrails, segments, and lost rows."""
+"""The question that is asked of a log, and its answers (`understudy.logs.evaluation`)."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import pytest
 
 import understudy as us
 from tests.support.command_line import Place, place  # noqa: F401 - a fixture
-from understudy.certificates import CENTERS
+from tests.support.logs.sums import use_constant_centers
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs import CertifyResult, certify
 from understudy.logs.evaluation.answers import GuardrailState
 from understudy.logs.evaluation.outcomes import Reason, VerdictOutcome
 from understudy.logs.evaluation.questions import Question, parse_guardrails, parse_segments
-from understudy.logs.runs import row_run
 
 K, EXACT = 3, 1e-9
 LABELS = np.array(["first", "second", "none"])
@@ -108,8 +106,7 @@ def test_sums_answer_as_rows_in_order_do(
     asked = QUESTIONS[name]
     rows = with_losses(make_rows()) if lossy else make_rows()
     rows.write_parquet(path := tmp_path / "log.parquet")
-    constant = functools.partial(us.Certificate, centers=CENTERS)
-    monkeypatch.setattr(row_run, "Certificate", constant)
+    use_constant_centers(monkeypatch)
     in_order, summed = (certify(path, FIRST, engine=one, **asked) for one in (None, engine))
     assert numbers(in_order) == pytest.approx(numbers(summed), rel=EXACT, abs=EXACT)
     verdicts = [found.coverage.verdicts[0] for found in (in_order, summed)]

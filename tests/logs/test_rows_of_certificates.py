@@ -1,7 +1,4 @@
-"""Rows that certificates cannot use, or use with no center.
-
-They are about `understudy.logs.runs.certificate_path`.
-"""
+"""Rows that certificates cannot use, or not centered (`understudy.logs.runs.certificate_path`)."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ def number_line(bounds: GainBounds) -> tuple[Element, str]:
     (svg, narrow) = (
         one
         for one in tree(render_page(replace(sample("waiting"), gain=bounds))).every("svg")
-        if one.attributes.get("aria-label", "").startswith("Gain over production")
+        if one.attributes.get("aria-label", "").startswith("Gain per row")
     )
     assert svg.attributes["aria-label"] == narrow.attributes["aria-label"]
     return svg, svg.attributes["aria-label"]
@@ -334,9 +334,7 @@ def number_line(bounds: GainBounds) -> tuple[Element, str]:
 
 def test_the_gain_is_a_number_line_with_the_estimate_between_its_bounds_and_zero() -> None:
     svg, label = number_line(GainBounds(0.005, -0.026, 0.042))
-    assert label == (
-        "Gain over production per row: at least −0.026, estimated +0.005, at most +0.043"
-    )
+    assert label == ("Gain per row: at least −0.026, estimated +0.005, at most +0.043")
     (bar,) = svg.every("rect")
     start, size = (float(bar.attributes[name]) for name in ("x", "width"))
     (zero,) = (e for e in svg.every("line") if e.attributes["class"] == "zero")
@@ -352,12 +350,13 @@ def test_the_gain_is_a_number_line_with_the_estimate_between_its_bounds_and_zero
 @pytest.mark.parametrize("bounds", [GainBounds(0.1), GainBounds(0.1, None, None)])
 def test_without_bounds_there_is_no_number_line(bounds: GainBounds) -> None:
     page = render_page(replace(sample("waiting"), gain=bounds))
+    assert "Gain per row" not in page
     assert "Gain over production per row" not in page
 
 
 def test_a_gain_of_late_is_drawn_without_the_estimate_over_all_rows() -> None:
     svg, label = number_line(GainBounds(0.005, -0.026, 0.041, since=512, low_since=0.02))
-    assert label == "Gain over production per row: at least +0.02 since row 512"
+    assert label == "Gain per row: at least +0.02 since row 512"
     assert svg.every("circle") == []
 
 

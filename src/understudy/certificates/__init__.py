@@ -7,11 +7,19 @@ for each group of its rounds, `Certificate` reads a log that grows.
 
 from __future__ import annotations
 
-from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.certificate import Certificate
 from understudy.certificates.curves import Certified, certify, certify_by
 from understudy.certificates.difference import AnyCertificate, DifferenceCertificate
-from understudy.certificates.evidence import CENTERS, BaselineRounds, Bets, Evidence, WeightedRounds
-from understudy.certificates.joint import Guardrail, JointCertificate
+from understudy.certificates.evidence import (
+    CENTERS,
+    BaselineRounds,
+    Bets,
+    Evidence,
+    WeightedRounds,
+    Window,
+)
+from understudy.certificates.guardrails import Guardrail
+from understudy.certificates.joint import JointCertificate
 from understudy.certificates.segments import SegmentCertificates, SegmentGain
 from understudy.certificates.storage import load_certificate, save_certificate
 from understudy.certificates.targets import FixedPolicy, largest_ratios

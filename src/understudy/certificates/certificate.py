@@ -33,7 +33,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,6 +59,7 @@ from understudy.certificates.evidence import (
     Bets,
     Evidence,
     WeightedRounds,
+    Window,
     resolve_n_actions,
 )
 from understudy.certificates.targets import (
@@ -82,13 +83,6 @@ CONTRADICTION = (
 )
 # Of δ, for the bounds on a counted behavior: it enters through log(1/δ) alone.
 COUNTING_SHARE = 0.25
-
-
-class Window(NamedTuple):
-    """The rounds from `start` on, and a lower bound on the mean gain over production in them."""
-
-    start: int
-    gain: float
 
 
 @saved

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
-from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.certificate import Certificate
 from understudy.certificates.difference import (
-    POINTS_SET,
     AnyCertificate,
     certificate_against,
-    parts_between_points,
 )
 from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
@@ -26,11 +24,13 @@ from understudy.certificates.evidence import (
     CONFIDENCE,
     LAMBDAS,
     POINTS,
+    POINTS_SET,
     RULES,
     RULES_VERSION,
     BaselineRounds,
+    Window,
+    parts_between_points,
 )
-from understudy.certificates.joint import JointCertificate
 from understudy.certificates.targets import (
     FixedPolicy,
     Target,
@@ -47,6 +47,7 @@ from understudy.types import Integers, Log, read_only
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from understudy.certificates.joint import JointCertificate
     from understudy.plots import CertificatePanel
 
 Point = tuple[float, float, float, float | None]  # totals: lower, upper, production, gain

@@ -12,14 +12,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from understudy.behaviors import Behavior
-from understudy.certificates.certificate import CONTRADICTION, Certificate, Window
-from understudy.certificates.evidence import POINTS, BaselineRounds, Evidence
+from understudy.certificates.certificate import CONTRADICTION, Certificate
+from understudy.certificates.evidence import (
+    POINTS_SET,
+    BaselineRounds,
+    Evidence,
+    Window,
+    parts_between_points,
+)
 from understudy.certificates.targets import (
     Target,
     largest_ratio,
@@ -342,17 +347,3 @@ def require_observed(argument: str, at: int, rounds: int) -> None:
     if at > rounds:
         reason = f"{rounds} rounds were observed"
         raise InvalidArgument(argument, at, reason, "pass the round of the decision, or 0")
-
-
-POINTS_SET = frozenset(POINTS.tolist())
-
-
-def parts_between_points(before: int, rounds: int) -> list[slice]:
-    """Parts of the next rounds that end after a round of `POINTS`, or after the last one.
-
-    >>> parts_between_points(0, 3)
-    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
-    """
-    first, last = np.searchsorted(POINTS, [before, before + rounds], side="right")
-    ends = sorted({before, *POINTS[first:last].tolist(), before + rounds})
-    return [slice(low - before, high - before) for low, high in pairwise(ends)]

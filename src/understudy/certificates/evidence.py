@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -50,9 +51,17 @@ WINDOW_SHARE = 0.1
 # Rounds after which windows are looked at, and curves have a point: every 2 %. These are 1 707
 # points up to the largest count.
 POINTS: Integers = geometric_grid(2)
+POINTS_SET = frozenset(POINTS.tolist())
 # Centers without an order of rows: the mean reward is not far from one of them.
 CENTERS: Array = read_only(np.array([0.25, 0.5, 0.75, 1.0]))
 MOST_WINDOWS = 62  # starts 2, 4, 8, …: below the largest count
+
+
+class Window(NamedTuple):
+    """The rounds from `start` on, and a lower bound on the mean gain over production in them."""
+
+    start: int
+    gain: float
 
 
 class WeightedRounds(NamedTuple):
@@ -360,6 +369,17 @@ class Evidence:
             and self.usable.shape == (3,)
             and self.windows.shape == (windows, len(bets.prior))
         )
+
+
+def parts_between_points(before: int, rounds: int) -> list[slice]:
+    """Parts of the next rounds that end after a round of `POINTS`, or after the last one.
+
+    >>> parts_between_points(0, 3)
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+    first, last = np.searchsorted(POINTS, [before, before + rounds], side="right")
+    ends = sorted({before, *POINTS[first:last].tolist(), before + rounds})
+    return [slice(low - before, high - before) for low, high in pairwise(ends)]
 
 
 def _windows(rounds: int) -> int:

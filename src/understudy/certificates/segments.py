@@ -17,15 +17,18 @@ import numpy as np
 
 from understudy.certificates.difference import (
     ANY_CERTIFICATE,
-    POINTS_SET,
     ROUND,
     AnyCertificate,
     have_same_share,
-    parts_between_points,
     require_no_rounds,
     require_observed,
 )
-from understudy.certificates.evidence import CONFIDENCE, BaselineRounds
+from understudy.certificates.evidence import (
+    CONFIDENCE,
+    POINTS_SET,
+    BaselineRounds,
+    parts_between_points,
+)
 from understudy.certificates.targets import Target
 from understudy.constraints import Array, Checked, enforce, text, tuple_of
 from understudy.errors import InvalidArgument

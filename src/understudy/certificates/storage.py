@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from understudy.certificates.certificate import Certificate
-from understudy.certificates.difference import DifferenceCertificate
-from understudy.certificates.joint import JointCertificate
-from understudy.certificates.segments import SegmentCertificates
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
+from understudy.types import saved_tag
 
-SavedCertificate = Certificate | DifferenceCertificate | JointCertificate | SegmentCertificates
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from understudy.certificates.certificate import Certificate
+    from understudy.certificates.difference import DifferenceCertificate
+    from understudy.certificates.joint import JointCertificate
+    from understudy.certificates.segments import SegmentCertificates
+
+    SavedCertificate: TypeAlias = (
+        Certificate | DifferenceCertificate | JointCertificate | SegmentCertificates
+    )
+
+
+def _is_certificate(value: Any) -> bool:
+    """Whether a value is a certificate of any kind, which files can hold."""
+    return saved_tag(type(value)) is not None and hasattr(value, "contradicts")
 
 
 def save_certificate(certificate: SavedCertificate, path: str | os.PathLike[str]) -> None:
@@ -25,7 +37,7 @@ def save_certificate(certificate: SavedCertificate, path: str | os.PathLike[str]
     ...     us.load_certificate(f"{folder}/saved.json").rounds
     0
     """
-    if not isinstance(certificate, SavedCertificate):
+    if not _is_certificate(certificate):
         raise InvalidArgument(
             "certificate", certificate, "it is not a us.Certificate", "pass one, or .certificate"
         )
@@ -40,6 +52,6 @@ def load_certificate(path: str | os.PathLike[str]) -> Any:  # of the kind that w
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
     """
     (found,) = from_text(read_text(path), "certificate")
-    if not isinstance(found, SavedCertificate):
+    if not _is_certificate(found):
         raise InvalidSnapshot("path", str(path), "it holds no certificate", REMEDY)
     return found

@@ -42,6 +42,7 @@ from understudy.logs.runs.setup import (
     refuse_learned,
     refuse_same_rows,
 )
+from understudy.logs.runs.study import answers_of
 
 
 @with_options(QuestionOptions)
@@ -148,10 +149,10 @@ def _result(
     *,
     best_action: bool,
 ) -> CertifyResult:
-    """The result about the target with the largest certain gain, the first of equals."""
+    """The result about the target with the largest certain gain, of those whose guardrails hold."""
     statistics, question = outcome.statistics, options.question
     judged = [path.chosen(question.quarantined) for path in paths]
-    best = max(range(len(judged)), key=lambda i: judged[i].mean_gain)
+    best = max(range(len(judged)), key=lambda i: (judged[i].holds, judged[i].mean_gain))
     target, path = targets[best], judged[best]
     labels, fixed = statistics.actions.labels, target.fixed(statistics.actions)
     known = None
@@ -169,7 +170,7 @@ def _result(
                 Candidate(
                     targets[i].name,
                     targets[i].fixed(statistics.actions),
-                    answers=paths[i].answers(question, known),
+                    answers=answers_of(paths[i], question, known),
                 )
                 for i in order
             ],

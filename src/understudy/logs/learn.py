@@ -31,6 +31,7 @@ from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.learning_run import LearningRun
 from understudy.logs.runs.ordered_run import refuse_question_of_sums, run_over
 from understudy.logs.runs.setup import LogInput
+from understudy.logs.runs.study import answers_of
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.settings import ALLOW, Assumption, refuse_unsaveable
 from understudy.logs.statistics import LogStatistics
@@ -50,7 +51,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     if path is not None:
         (whole,) = study.curves
         assert whole is not None  # the path is it, or the one without rejected rows
-        answers = whole.answers(policy.question, baseline)
+        answers = answers_of(whole, policy.question, baseline)
         candidates = [Candidate(UNDERSTUDY, None, answers=answers), *candidates]
     coverage = coverage_from(
         statistics,

@@ -40,6 +40,11 @@ class Result(ABC):
     coverage: Coverage
     intake: Provenance
 
+    @property
+    def joint(self) -> JointCertificate | None:
+        """The certificates of the goal and its guardrails, if there are guardrails."""
+        return None
+
     @cached_property
     def report(self) -> Report:
         """The report in words and numbers, for the page, the notebook and the terminal."""
@@ -111,7 +116,6 @@ class LearnResult(Result):
 
     @property
     def joint(self) -> JointCertificate | None:
-        """The certificates of the goal and its guardrails, if there are guardrails."""
         return None if self.policy.certificates is None else self.policy.certificates.joint
 
     @property

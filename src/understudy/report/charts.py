@@ -192,7 +192,7 @@ def draw_gain_bounds(bounds: GainBounds | None, width: float = 720.0) -> str:
         at = float(x(drawn.middle))
         parts.append(svg_element("circle", cx=at, cy=LINE_TOP, r=6, class_="estimate"))
         parts.append(_under(drawn.estimate, at, 72.0, width, "note"))
-    return svg_chart(f"Gain over production per row: {drawn}", str(drawn), width, 92.0, parts)
+    return svg_chart(f"Gain per row: {drawn}", str(drawn), width, 92.0, parts)
 
 
 def _above(drawn: DrawnGain, start: float, stop: float, width: float) -> list[str]:

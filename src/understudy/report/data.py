@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, singledispatch
 from importlib.metadata import version
@@ -45,8 +45,18 @@ from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, LOGGED, RewardScale, WeightBound
 from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
+from understudy.protocols import PRODUCTION
 from understudy.report import findings, words
-from understudy.report.details import ContextRow, ExpertRow, context_rows, expert_rows
+from understudy.report.details import (
+    ContextRow,
+    ExpertRow,
+    GuardrailRow,
+    SegmentRow,
+    context_rows,
+    expert_rows,
+    guardrail_rows,
+    segment_rows,
+)
 from understudy.report.words import MARKS, Mark
 
 COLUMNS = {
@@ -66,10 +76,11 @@ class CertificateCurve:
     `promoted_at` is unknown, and `promoted` says whether promotion is justified. `gain` is None
     where none is certified, `target` names the certified policy. `at_most` says that production may
     have earned less: quarantined rows may count in it with the highest reward. `gain_upper` is the
-    last upper bound on the gain, and `window` the gain since a round, where only a window shows
-    one. Bets had centers in `centered` rounds, because of the `weight_bound`; None if they never
-    have. `worse` says whether a loss was ever shown, None if none can be, and `worse_at` after
-    which round first; `rules` is the version of the certificate's rules.
+    last upper bound on the gain, which is `over` production or another baseline, and `window` the
+    gain since a round, where only a window shows one. Bets had centers in `centered` rounds,
+    because of the `weight_bound`; None if they never have. `worse` says whether a loss was ever
+    shown, None if none can be, and `worse_at` after which round first; `rules` is the version of
+    the certificate's rules.
     """
 
     rounds: ArrayLike
@@ -92,6 +103,7 @@ class CertificateCurve:
     worse: bool | None = None
     worse_at: int | None = None
     rules: int | None = None
+    over: str = PRODUCTION
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -176,6 +188,11 @@ class Report:
     means over the last `averaged_over` rows. `contexts` has groups of contexts, whose intervals
     hold with `context_confidence`; `columns_left_out` counts columns of contexts that it leaves
     out. `details` are assumptions about V, κ and the ridge.
+
+    The gain is over the `baseline`, which earns an estimated `baseline_reward`. With `guardrails`
+    the decision needs each of them. `worse_somewhere` says whether the policy is certainly worse
+    in some of the `segments`. If quarantined rows were left out as `missing_at_random`, or else
+    counted with the worst that they may have been, `other_gain` is the lower bound of the other.
     """
 
     title: str
@@ -212,6 +229,14 @@ class Report:
     visible_gain: float | None = None
     gain: GainBounds | None = None
     next_step: NextStep | None = None
+    baseline: str = PRODUCTION
+    baseline_reward: float | None = None
+    guardrails: Sequence[GuardrailRow] = ()
+    segment_column: str | None = None
+    segments: Sequence[SegmentRow] = ()
+    worse_somewhere: bool | None = None
+    missing_at_random: bool = False
+    other_gain: float | None = None
     calibration: CalibrationFinding | None = None
     drift: DriftFinding | None = None
     repeated_rows: RepeatedRows | None = None
@@ -404,7 +429,14 @@ def curve_of(
         worse=certificate.worse,
         worse_at=certificate.worse_at,
         rules=certificate.rules,
+        over=_baseline_name(coverage),
     )
+
+
+def _baseline_name(coverage: Coverage) -> str:
+    """The baseline of the first verdict."""
+    baseline = coverage.verdicts[0].baseline if coverage.verdicts else None
+    return PRODUCTION if baseline is None else baseline.name
 
 
 def _bound_of(certificate: AnyCertificate) -> WeightBound | None:
@@ -436,7 +468,11 @@ def _certificate_facts(
     """The bounds of a certificate as a fact; none if the verdict calls it unsound."""
     if certified is None or not coverage.verdicts[0].sound:
         return []
-    return [("Certificate", words.describe_certificate(certified, coverage, who, when))]
+    found = coverage.verdicts[0]
+    facts = [("Certificate", words.describe_certificate(certified, coverage, who, when))]
+    if found.other_gain is not None:
+        facts.append(("Quarantined rows", words.describe_quarantined(found, coverage)))
+    return facts
 
 
 def _verdict_fields(
@@ -460,11 +496,16 @@ def _verdict_fields(
         }
     found = coverage.verdicts[0]
     finding, step = words.explain(found, coverage)
+    curve = curve_of(certified, coverage, who, bound) if found.sound else None
+    if curve is not None and result.joint is not None:  # which a promotion needs, too
+        at, promoted = result.joint.promoted_at, result.joint.promoted
+        curve = replace(curve, promoted=promoted, promoted_at=at if curve.promoted_at else None)
     return {
         "verdict": finding,
         "step": step,
-        "certificate": curve_of(certified, coverage, who, bound) if found.sound else None,
+        "certificate": curve,
         **_decision_fields(found, coverage.scale),
+        **_question_fields(found, coverage.scale),
     }
 
 
@@ -507,6 +548,23 @@ def _decision_fields(found: Verdict, scale: RewardScale) -> dict[str, Any]:
             in_units(bounds.low_since),
         ),
         "next_step": found.next_step,
+    }
+
+
+def _question_fields(found: Verdict, scale: RewardScale) -> dict[str, Any]:
+    """The fields of the question that was asked about the first policy."""
+    baseline, segments, other = found.baseline, found.segments, found.other_gain
+    return {
+        "baseline": PRODUCTION if baseline is None else baseline.name,
+        "baseline_reward": None
+        if baseline is None
+        else _none_if_nan(scale.reward(baseline.reward)),
+        "guardrails": guardrail_rows(found),
+        "segment_column": None if segments is None else segments.column,
+        "segments": segment_rows(found, scale),
+        "worse_somewhere": None if segments is None else segments.worse_somewhere,
+        "missing_at_random": found.missing_at_random,
+        "other_gain": None if other is None else scale.gain(other),
     }
 
 

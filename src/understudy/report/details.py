@@ -10,7 +10,9 @@ import numpy as np
 
 from understudy.learners import Exp4
 from understudy.learners.exp4 import HISTORY
+from understudy.logs.evaluation.answers import GuardrailState
 from understudy.logs.evaluation.context_groups import GroupKey, GroupSums
+from understudy.logs.evaluation.outcomes import PolicyDecision, Verdict
 from understudy.logs.policy import Policy
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import RewardScale
@@ -118,3 +120,76 @@ def expert_rows(study: Study, scale: RewardScale) -> list[ExpertRow]:
         for m, name in enumerate(learner.labels)
     ]
     return sorted(rows, key=lambda row: -row.weight)
+
+
+@dataclass(frozen=True)
+class GuardrailRow:
+    """A guardrail: the change of its metric, in its units, and whether it holds.
+
+    In `unusable_rows` the metric is missing or out of its range, and counts as the worst value.
+    """
+
+    name: str
+    state: GuardrailState
+    estimate: float | None
+    low: float | None
+    high: float | None
+    better: str
+    margin: float
+    rows_needed: float | None
+    unusable_rows: int
+
+
+@dataclass(frozen=True)
+class SegmentRow:
+    """The gain in a segment, with bounds that hold for all segments together."""
+
+    name: str
+    rows: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    decision: PolicyDecision
+
+
+def guardrail_rows(verdict: Verdict) -> list[GuardrailRow]:
+    """The guardrails of a verdict, in their order."""
+    return [
+        GuardrailRow(
+            one.metric.name,
+            one.state,
+            one.estimate,
+            one.low,
+            one.high,
+            one.metric.better,
+            one.metric.margin,
+            one.rows,
+            one.unusable,
+        )
+        for one in verdict.guardrails
+    ]
+
+
+def segment_rows(verdict: Verdict, scale: RewardScale) -> list[SegmentRow]:
+    """The segments of a verdict, the largest estimate first, in the units of the log."""
+    if verdict.segments is None:
+        return []
+
+    def in_units(gain: float | None) -> float | None:
+        return None if gain is None else scale.gain(gain)
+
+    return [
+        SegmentRow(
+            gain.name,
+            gain.rounds,
+            in_units(estimate),
+            in_units(gain.lower),
+            in_units(gain.upper),
+            PolicyDecision.BETTER
+            if gain.promoted
+            else PolicyDecision.WORSE
+            if gain.worse
+            else PolicyDecision.UNKNOWN,
+        )
+        for gain, estimate in verdict.segments.segments
+    ]

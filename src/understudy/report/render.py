@@ -75,7 +75,9 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
     picture = _in_two_widths(charts.draw_policy, report.actions) if report.has_policy else ""
     made = {
         "step": macros.step(report, escape(report.code)),
-        "gain": macros.gain(_number_line(report)),
+        "gain": macros.gain(report, _number_line(report)),
+        "metrics": macros.metrics(report, tables),
+        "segments": macros.segments(report, tables),
         "bounds": macros.bounds(report, tables),
         "care": macros.care(report),
         "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
@@ -167,6 +169,10 @@ def show(report: Report, console: Console) -> None:
     _print_line(console, report.step, style="bold")
     for line in report.code.splitlines():
         _print_line(console, f"    {line}")
+    _print_table(console, tables.tabulate_metrics(report))
+    _print_line(console, tables.metrics_note(report), style="dim")
+    _print_table(console, tables.tabulate_segments(report))
+    _print_line(console, tables.segments_note(report), style="dim")
     for warning in report.warnings:
         _print_line(console, f"! {warning}", style="yellow")
     for assumption in report.assumptions:
@@ -270,6 +276,14 @@ def as_dict(report: Report) -> dict[str, Any]:
         "visible_gain": report.visible_gain,
         "gain": None if report.gain is None else report.gain._asdict(),
         "next_step": None if report.next_step is None else _next_step(report),
+        "baseline": report.baseline,
+        "baseline_reward": report.baseline_reward,
+        "guardrails": [asdict(row) for row in report.guardrails],
+        "segment_column": report.segment_column,
+        "segments": [asdict(row) for row in report.segments],
+        "worse_somewhere": report.worse_somewhere,
+        "missing_at_random": report.missing_at_random,
+        "other_gain": report.other_gain,
         "words": report.words,
         "facts": dict(report.facts),
         "assumptions": [*report.assumptions, *report.details],

@@ -23,7 +23,8 @@ from understudy.formatting import (
     rough_count,
     size,
 )
-from understudy.logs.evaluation.outcomes import VerdictKind
+from understudy.logs.evaluation.answers import GuardrailState
+from understudy.logs.evaluation.outcomes import GainBounds, PolicyDecision, VerdictKind
 from understudy.logs.rules import RejectReason
 from understudy.protocols import PRODUCTION
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
@@ -139,6 +140,89 @@ def tabulate_candidates(report: Report) -> TextTable:
         _number_column("coverage ratio", lambda one: one.coverage, number),
         _number_column("effective sample size", lambda one: one.effective_sample_size, size),
     )
+
+
+STATES = {
+    GuardrailState.HOLDS: "✓ holds",
+    GuardrailState.BROKEN: "✕ broken",
+    GuardrailState.UNCERTAIN: "… not certain yet",
+}
+DECISIONS = {
+    PolicyDecision.BETTER: "✓ better",
+    PolicyDecision.WORSE: "✕ worse",
+    PolicyDecision.UNKNOWN: "… not certain yet",
+}
+
+
+class _Metric(NamedTuple):
+    """A row of the table of goal and guardrails."""
+
+    name: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    margin: float | None
+    state: str
+
+
+def tabulate_metrics(report: Report) -> TextTable:
+    """The goal and its guardrails side by side."""
+    goal, certain = report.gain or GainBounds(), report.decision is PolicyDecision.BETTER
+    certain |= any(report.guardrails) and (report.gain is not None and (goal.low or 0.0) > 0.0)
+    better = PolicyDecision.BETTER if certain else report.decision or PolicyDecision.UNKNOWN
+    rows = [_Metric("goal: reward", goal.estimate, goal.low, goal.high, 0.0, DECISIONS[better])]
+    for one in report.guardrails:
+        margin = one.margin if one.better == "lower" else -one.margin
+        name = f"{one.name} ({one.better} is better)"
+        rows.append(_Metric(name, one.estimate, one.low, one.high, margin, STATES[one.state]))
+    return _tabulate(
+        f"Goal and guardrails, as changes against {report.baseline}",
+        rows if report.guardrails else [],
+        _text_column("metric", lambda one: named(one.name, LONGEST_LABEL)),
+        _text_column("state", lambda one: one.state),
+        _number_column("at least", lambda one: one.low, _least),
+        _number_column("estimate", lambda one: one.estimate, _gain),
+        _number_column("at most", lambda one: one.high, _most),
+        _number_column("limit", lambda one: one.margin, _gain),
+    )
+
+
+def metrics_note(report: Report) -> str:
+    """A note: what the states of guardrails mean, and the rows without a metric."""
+    if not report.guardrails:
+        return ""
+    lost = [
+        f"{one.name} is missing or out of its range in {counted(one.unusable_rows, 'row')}, which "
+        "count with its worst value"
+        for one in report.guardrails
+        if one.unusable_rows
+    ]
+    note = "A policy is promoted if the goal gains and every guardrail stays within its limit."
+    return " ".join([note, *(f"{line}." for line in lost)])
+
+
+def tabulate_segments(report: Report) -> TextTable:
+    """The segments, the largest estimated gain first."""
+    return _tabulate(
+        f"Gain over {report.baseline} by {plain(report.segment_column or '', LONGEST_NAME)}",
+        report.segments,
+        _text_column("segment", lambda one: named(one.name, LONGEST_LABEL)),
+        _text_column("decision", lambda one: DECISIONS[one.decision]),
+        _number_column("rows", lambda one: one.rows, count),
+        _number_column("at least", lambda one: one.low, _least),
+        _number_column("estimate", lambda one: one.estimate, _gain),
+        _number_column("at most", lambda one: one.high, _most),
+    )
+
+
+def segments_note(report: Report) -> str:
+    """A note: with which confidence intervals of segments hold, and whether one is worse."""
+    if not report.segments:
+        return ""
+    worse = "No segment is certainly worse."
+    if report.worse_somewhere:
+        worse = "The policy is certainly worse in at least one segment."
+    return f"All intervals hold together, with the confidence of the certificate. {worse}"
 
 
 def tabulate_contexts(report: Report, most: int) -> list[TextTable]:
@@ -296,10 +380,10 @@ def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
         f"{curve.target} would have earned at least": number(lower),
         **({MOST: number(upper)} if worse else {}),
         f"production earned{' at most' if curve.at_most else ''}": number(production),
-        "gain over production, at least": number(gain) if certified else "not certified",
+        f"gain over {curve.over}, at least": number(gain) if certified else "not certified",
     }
     if curve.gain_upper is not None:
-        found["gain over production, at most"] = number(curve.gain_upper)
+        found[f"gain over {curve.over}, at most"] = number(curve.gain_upper)
     found |= _window(curve)
     if not worse:
         found["promotion justified after round"] = _promotion(curve)

@@ -24,6 +24,7 @@ from understudy.formatting import (
     rough_count,
 )
 from understudy.learners import Exp4, LinProdCompact, Model
+from understudy.logs.evaluation.answers import GuardrailBounds, GuardrailState
 from understudy.logs.evaluation.diagnostics import MOST_EXPLORATION
 from understudy.logs.evaluation.outcomes import (
     Obstacle,
@@ -346,6 +347,9 @@ def _explain_reason(verdict: Verdict, reason: Reason, coverage: Coverage) -> str
     if reason in causes:
         return causes[reason]
     bounds = _bounds(verdict, coverage)
+    if reason is Reason.GUARDRAIL_IS_BROKEN:
+        broken = [one for one in verdict.guardrails if one.state is GuardrailState.BROKEN]
+        return " ".join([*map(_guardrail, broken), f"{bounds}."])
     if reason is Reason.GAIN_IS_LOST:
         at = verdict.certificate and verdict.certificate.promoted_at
         when = f" after {row} {count(at)}" if at else ""
@@ -364,7 +368,68 @@ def _explain_reason(verdict: Verdict, reason: Reason, coverage: Coverage) -> str
             f"{count(verdict.rejected)} of {counted(verdict.rows, row)} are quarantined, and count "
             f"with the worst that they may have been, {none_would}. {bounds}."
         )
-    return f"{bounds}."
+    told = [f"{bounds}."]
+    if reason is Reason.GUARDRAIL_IS_UNCERTAIN:
+        told += [_guardrail(one) for one in verdict.guardrails if one.state is not HOLDS]
+    elif verdict.guardrails and verdict.decision is PolicyDecision.BETTER:
+        n = len(verdict.guardrails)
+        told.append("The guardrail holds." if n == 1 else f"All {n} guardrails hold.")
+    if verdict.missing_at_random:
+        rows = sum(without_copies(coverage.refused).values())
+        told.append(f"Assumes that {counted(rows, f'quarantined {row}')} are missing at random.")
+    return " ".join(told)
+
+
+HOLDS = GuardrailState.HOLDS
+
+
+def _guardrail(one: GuardrailBounds) -> str:
+    """Whether a guardrail holds: the change of its metric against the margin.
+
+    >>> latency = Guardrail("latency_ms", 0.0, 2000.0, "lower", 20.0)
+    >>> _guardrail(GuardrailBounds(latency, GuardrailState.BROKEN, 31.0, 28.0, 34.0, None))
+    'The guardrail latency_ms is broken: it changes by at least +28 (estimated +31; margin +20).'
+    """
+    metric = one.metric
+    lower_is_better = metric.better == "lower"
+    margin = gain(metric.margin if lower_is_better else -metric.margin)
+    estimate = "unknown" if one.estimate is None else gain(one.estimate)
+    if one.low is None or one.high is None:
+        return f"The guardrail {metric.name} is not certain yet."
+    worst = (
+        f"at most {most_gain(one.high)}" if lower_is_better else f"at least {least_gain(one.low)}"
+    )
+    if one.state is GuardrailState.BROKEN:
+        best = (
+            f"at least {least_gain(one.low)}"
+            if lower_is_better
+            else f"at most {most_gain(one.high)}"
+        )
+        return (
+            f"The guardrail {metric.name} is broken: it changes by {best} (estimated {estimate}; "
+            f"margin {margin})."
+        )
+    state = "holds" if one.state is HOLDS else "is not certain yet"
+    return (
+        f"The guardrail {metric.name} {state}: it changes by {worst} (estimated {estimate}; margin "
+        f"{margin})."
+    )
+
+
+def describe_quarantined(verdict: Verdict, coverage: Coverage) -> str:
+    """What is assumed of quarantined rows, and the lower bound under the other assumption."""
+    row = round_noun(coverage)
+    rows = counted(sum(without_copies(coverage.refused).values()), row)
+    other = least_gain(coverage.scale.gain(verdict.other_gain or 0.0))
+    if verdict.missing_at_random:
+        return (
+            f"{rows} are left out, as missing at random. With the worst that they may have been, "
+            f"the gain is at least {other} per {row}."
+        )
+    return (
+        f"{rows} count with the worst that they may have been. If they are missing at random "
+        f"(--quarantined missing-at-random), the gain is at least {other} per {row}."
+    )
 
 
 def _bounds(verdict: Verdict, coverage: Coverage) -> str:
@@ -373,10 +438,12 @@ def _bounds(verdict: Verdict, coverage: Coverage) -> str:
     found = verdict.gain
     least, most = (None if x is None else scale.gain(x) for x in (found.low, found.high))
     estimate = gain(scale.gain(verdict.estimated_gain))
+    over = "" if verdict.baseline is None else f" over {verdict.baseline.name}"
+    estimated = f"Estimated gain{over and f'{over}:'}"
     if found.since is not None and verdict.decision is PolicyDecision.BETTER:
         late = least_gain(scale.gain(found.low_since or 0.0))
         return (
-            f"Gain per {row} since {row} {count(found.since)}: at least {late} with {sure} "
+            f"Gain{over} per {row} since {row} {count(found.since)}: at least {late} with {sure} "
             f"confidence (estimated {estimate} over all {row}s)"
         )
     if most is None and verdict.decision is PolicyDecision.WORSE and verdict.certificate:
@@ -384,15 +451,15 @@ def _bounds(verdict: Verdict, coverage: Coverage) -> str:
         totals = verdict.certificate.upper, production
         highest, lowest = (number(scale.reward(x / verdict.rows)) for x in totals)
         return (
-            f"Estimated gain {estimate} per {row}: the policy earns at most {highest}, production "
+            f"{estimated} {estimate} per {row}: the policy earns at most {highest}, production "
             f"at least {lowest} ({sure} confidence)"
         )
     if least is None:
-        return f"Estimated gain {estimate} per {row}"
+        return f"{estimated} {estimate} per {row}"
     if most is None:
-        return f"Estimated gain {estimate} per {row} ({sure}: at least {least_gain(least)})"
+        return f"{estimated} {estimate} per {row} ({sure}: at least {least_gain(least)})"
     return (
-        f"Estimated gain {estimate} per {row} (at least {least_gain(least)}, at most "
+        f"{estimated} {estimate} per {row} (at least {least_gain(least)}, at most "
         f"{most_gain(most)}, each with {sure})"
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from understudy import kernels
 from understudy.behaviors import cdf
 from understudy.certificates import Certificate, Guardrail, JointCertificate
-from understudy.certificates.joint import LOWER
+from understudy.certificates.guardrails import LOWER
 from understudy.certificates.targets import ratio_of_policy
 from understudy.constraints import Array, Checked, having, number
 from understudy.errors import InvalidArgument

@@ -85,7 +85,7 @@ def test_the_api_and_the_page_say_what_learn_says(
     assert page["word"] == report.mark.word
     assert found["next_step"]["words"] == report.step
     assert found["gain"] == as_dict(report)["gain"]
-    assert "Gain over production per row: at least" in page["fragments"]["gain"]
+    assert "Gain per row: at least" in page["fragments"]["gain"]
     assert page["fragments"]["gain"] in learned.page()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+import pytest
 from numpy.typing import NDArray
 
 import understudy as us
+from understudy.certificates import CENTERS
 from understudy.logs.aggregation.aggregates import log_statistics
 from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Actions, Columns
@@ -25,6 +28,7 @@ __all__ = [
     "fixed_sums",
     "row_sums",
     "sums_of",
+    "use_constant_centers",
 ]
 
 LOGGED = Columns()
@@ -59,3 +63,9 @@ def sums_of(
 def as_log(sums: ActionStatistics) -> LogStatistics:
     """Sums as those of a log of actions 0 to K − 1, of which no row was rejected."""
     return LogStatistics(Actions(tuple(str(a) for a in range(len(sums.counts)))), sums, {})
+
+
+def use_constant_centers(patch: pytest.MonkeyPatch) -> None:
+    """Let certificates of rows in order have the constant centers of sums."""
+    constant = functools.partial(us.Certificate, centers=CENTERS)
+    patch.setattr("understudy.logs.runs.row_run.Certificate", constant)

@@ -43,8 +43,8 @@ from understudy.logs.aggregation.aggregates import (
     limits_of,
     rows_of,
 )
-from understudy.logs.evaluation.answers import BaselineSums
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
+from understudy.logs.statistics import BaselineSums
 from understudy.types import Integers
 
 REWARDS = {"rewards": nw.col(REWARD)}

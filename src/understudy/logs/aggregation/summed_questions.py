@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 
 from understudy.certificates import JointCertificate, SegmentCertificates
-from understudy.certificates.joint import LOWER
+from understudy.certificates.guardrails import LOWER
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregation.aggregates import collect

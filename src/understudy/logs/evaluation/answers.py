@@ -18,6 +18,7 @@ from understudy.certificates import (
 from understudy.certificates.evidence import Evidence
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
+from understudy.logs.statistics import BaselineSums
 
 
 class GuardrailState(StrEnum):
@@ -66,32 +67,6 @@ class BaselineReward:
 
     name: str
     reward: float
-
-
-class BaselineSums(NamedTuple):
-    """Sums over valid rows that estimate the gain over a baseline, with d = w − w₀.
-
-    Σ w₀R, Σ w₀, Σ d² and Σ d²R, and the number of rows. `metrics` and `segments` have Σ w₀m and
-    Σ w₀ of each metric, and Σ w₀R and Σ w₀ in each segment, (…, 2).
-    """
-
-    rewards: float = 0.0
-    weights: float = 0.0
-    squares: float = 0.0
-    weighted_squares: float = 0.0
-    rows: int = 0
-    metrics: Array | None = None
-    segments: Array | None = None
-
-    @property
-    def mean(self) -> float:
-        """The self-normalised mean reward of the baseline; nan without a play of it."""
-        return self.rewards / self.weights if self.weights else math.nan
-
-    def moment(self, center: float) -> float:
-        """An upper bound on E[d²(R − c)²]: R stands for R², exact for 0 and 1."""
-        total = self.weighted_squares * (1.0 - 2.0 * center) + center**2 * self.squares
-        return max(0.0, total) / max(self.rows, 1)
 
 
 NO_SUMS = BaselineSums()

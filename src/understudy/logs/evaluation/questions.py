@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Guardrail
+from understudy.certificates.guardrails import Guardrail
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.rules import metric_values

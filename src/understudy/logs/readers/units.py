@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from understudy.certificates import Guardrail
+from understudy.certificates.guardrails import Guardrail
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.outputs import UNITS_FILE, ProgressCallback, no_progress
 from understudy.logs.readers.files import BATCH

@@ -29,15 +29,8 @@ from understudy.certificates.targets import (
     ratio_of_policy,
 )
 from understudy.constraints import Array
-from understudy.logs.evaluation.answers import (
-    NO_SUMS,
-    Answers,
-    Baseline,
-    BaselineSums,
-    guardrails_of,
-    segments_of,
-)
 from understudy.logs.evaluation.questions import PLAIN_QUESTION, QuarantinedRows, Question
+from understudy.logs.statistics import BaselineSums
 from understudy.logs.validate import Rejected
 from understudy.types import Integers, Log
 
@@ -199,7 +192,7 @@ class CertificatePath:
         K, q = self.certificate.n_actions, propensities_of(behavior, log)
         w0 = probabilities_under(beside.against, log, K) / q
         squares = (probabilities_under(target, log, K) / q - w0) ** 2
-        own, old = beside.of_valid(rejected), self.baseline or NO_SUMS
+        own, old = beside.of_valid(rejected), self.baseline or BaselineSums()
         totals = np.stack([w0 * log.rewards, w0, squares, squares * log.rewards], axis=1)
         metrics, segments = old.metrics, old.segments
         if own.metrics is not None:
@@ -239,27 +232,17 @@ class CertificatePath:
             without_rejected=None if other is None else other.resumed(rows, partial=partial),
         )
 
-    def answers(self, question: Question, baseline: Baseline | None) -> Answers:
-        """The answers of the rows so far to a question; no baseline stands for production."""
-        own, other = self.chosen(question.quarantined), self.other(question.quarantined)
-        sums, segments = own.baseline, question.segments
-        return Answers(
-            baseline=None if baseline is None else replace(baseline, sums=sums or NO_SUMS),
-            joint=own.joint,
-            guardrails=() if own.joint is None else guardrails_of(own.joint, sums),
-            segments=None
-            if own.segments is None or segments is None
-            else segments_of(segments.column, own.segments, sums),
-            missing_at_random=question.quarantined is QuarantinedRows.MISSING_AT_RANDOM,
-            other_gain=None if other is None else other.mean_gain,
-        )
-
     @property
     def confidence(self) -> float:
         """1 − δ, of the goal and its guardrails together."""
         if self.joint is None:
             return self.certificate.confidence
         return round(self.joint.confidence, DIGITS)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the goal gains, together with its guardrails."""
+        return self.mean_gain > 0.0 if self.joint is None else self.joint.shows_gain()
 
     @property
     def mean_gain(self) -> float:

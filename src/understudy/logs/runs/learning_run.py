@@ -188,7 +188,8 @@ class LearningRun(RowRun):
         """Resolve the log, choose the learner, and begin its study."""
         options = self.options
         share = bool(options.columns.get("context")) and options.warmup < 1
-        baseline = fixed_baseline_of(options.question)
+        asked = options.question.against is not None
+        baseline = fixed_baseline_of(options.question) if asked else None
         if baseline is not None:
             refuse_used_units([baseline], options)
         used = used_units([baseline])

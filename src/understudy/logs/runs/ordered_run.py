@@ -49,7 +49,7 @@ from understudy.logs.runs.setup import (
     refuse_same_rows,
     resolve,
 )
-from understudy.logs.runs.study import Observed, observe_rows
+from understudy.logs.runs.study import Observed, answers_of, observe_rows
 from understudy.logs.schema import GIVEN
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
@@ -158,7 +158,7 @@ class OrderedRun(RowRun):
         answered = [
             replace(
                 one,
-                answers=Answers(known) if path is None else path.answers(question, known),
+                answers=Answers(known) if path is None else answers_of(path, question, known),
             )
             for one, path in zip(candidates, curves, strict=True)
         ]

@@ -21,8 +21,15 @@ from understudy.certificates.targets import (
     Target,
 )
 from understudy.constraints import Array
+from understudy.logs.evaluation.answers import (
+    NO_SUMS,
+    Answers,
+    Baseline,
+    guardrails_of,
+    segments_of,
+)
 from understudy.logs.evaluation.context_groups import ContextGroups
-from understudy.logs.evaluation.questions import PLAIN_QUESTION, Question
+from understudy.logs.evaluation.questions import PLAIN_QUESTION, QuarantinedRows, Question
 from understudy.logs.features import ContextFeatures
 from understudy.logs.runs.certificate_path import (
     NOTHING_BESIDE,
@@ -197,6 +204,22 @@ class Study(Observed):
             q = propensities_of(self.behavior, every)
             rounds = WeightedRounds(probability, q, every.rewards, ratios)
         return replace(after, groups=self.groups.after(codes, plays, rounds))
+
+
+def answers_of(path: CertificatePath, question: Question, baseline: Baseline | None) -> Answers:
+    """The answers of a policy's certificates to a question; no baseline stands for production."""
+    own, other = path.chosen(question.quarantined), path.other(question.quarantined)
+    sums, segments = own.baseline, question.segments
+    return Answers(
+        baseline=None if baseline is None else replace(baseline, sums=sums or NO_SUMS),
+        joint=own.joint,
+        guardrails=() if own.joint is None else guardrails_of(own.joint, sums),
+        segments=None
+        if own.segments is None or segments is None
+        else segments_of(segments.column, own.segments, sums),
+        missing_at_random=question.quarantined is QuarantinedRows.MISSING_AT_RANDOM,
+        other_gain=None if other is None else other.mean_gain,
+    )
 
 
 def last_rows(last: NDArray[Number] | None, rows: NDArray[Number]) -> NDArray[Number]:

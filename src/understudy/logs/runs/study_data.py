@@ -26,7 +26,7 @@ from understudy.certificates.difference import certificate_against, have_same_sh
 from understudy.certificates.evidence import POINTS
 from understudy.constraints import PROBABILITIES, Array
 from understudy.errors import InvalidSnapshot
-from understudy.logs.evaluation.answers import BaselineSums
+from understudy.logs.encoder import REMEDY
 from understudy.logs.evaluation.questions import (
     NamedBaseline,
     QuarantinedRows,
@@ -35,7 +35,7 @@ from understudy.logs.evaluation.questions import (
 )
 from understudy.logs.runs.certificate_path import CertificatePath
 from understudy.logs.schema import Actions
-from understudy.logs.settings import REMEDY
+from understudy.logs.statistics import BaselineSums
 from understudy.snapshots import as_data, from_data
 
 
