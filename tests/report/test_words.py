@@ -50,7 +50,8 @@ def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next
     wanted = (
         r"Not enough data yet\. Estimated gain \+0\.0067 per row "
         r"\(at least −(\S+), at most \+(\S+), each with 95 %\)\. "
-        r"Next: go on logging; about 980,000 rows like these, in all, should settle it\."
+        r"Next: go on logging; if the estimate is right, about 980,000 rows like these, in all, "
+        r"settle it more often than not\."
     )
     bounds = re.fullmatch(wanted, said())
     assert bounds is not None
@@ -90,8 +91,8 @@ def test_a_promotion_says_its_bounds_and_how_to_begin() -> None:
     )
     assert better.startswith("Promote. Estimated gain +0.0067 per row (at least +0.4")
     assert better.endswith(
-        "Next: let the policy make 1 % of the decisions, then 10 %, 50 %, 100 %, and log each "
-        "stage with its propensities."
+        "Next: let the policy make 1 % of the decisions, then 10 %, 50 %, 100 %; log each stage "
+        "with its propensities, and certify it before the next."
     )
 
 
@@ -209,8 +210,8 @@ def test_no_visible_gain_says_what_these_rows_would_have_shown() -> None:
     assert line.startswith("No visible gain. Estimated gain +0.0067 per row (at least −")
     assert line.endswith(
         "each with 95 %): not above its standard error, 0.012. In this many rows, a gain of 0.05 "
-        "or more would usually show. Next: keep production; a smaller gain would take more rows to "
-        "show, a larger one another policy."
+        "or more would usually show. Next: keep production. If a smaller gain matters, log more "
+        "rows; if you need a larger one, try another policy."
     )
     assert "In this many" not in said(visible_gain=1.2, **changes)  # no gain is so large
 
@@ -218,15 +219,16 @@ def test_no_visible_gain_says_what_these_rows_would_have_shown() -> None:
 @pytest.mark.parametrize(
     ("rows", "ending"),
     [
-        (2_100.0, " about 2,100 rows like these, in all, should settle it."),
-        (12.0, " about as many rows again should settle it."),
-        (1e16, " about a quadrillion rows or more like these, in all, should settle it."),
+        (2_100.0, "about 2,100 rows like these, in all, settle it"),
+        (12.0, "about as many rows again settle it"),
+        (1e16, "about a quadrillion rows or more like these, in all, settle it"),
     ],
 )
 def test_the_rows_that_are_needed_are_rough_and_more_than_there_are(
     rows: float, ending: str
 ) -> None:
-    assert said(sample_size=SampleSize(0.05, rows, None)).endswith(f"Next: go on logging;{ending}")
+    step = f"Next: go on logging; if the estimate is right, {ending} more often than not."
+    assert said(sample_size=SampleSize(0.05, rows, None)).endswith(step)
 
 
 @pytest.mark.parametrize("reason", [*Reason, *Obstacle])

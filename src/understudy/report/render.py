@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from markupsafe import Markup, escape
 
 from understudy.formatting import plain
+from understudy.logs.evaluation.outcomes import GainBounds, VerdictOutcome
 from understudy.report import charts, expert_charts, tables
 from understudy.report.data import CandidateRow, CertificateCurve, Report
 
@@ -94,8 +95,13 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
 
 
 def _number_line(report: Report) -> Markup | None:
-    drawn = charts.draw_gain_bounds(report.gain)
+    drawn = charts.draw_gain_bounds(_drawn_gain(report))
     return _in_two_widths(charts.draw_gain_bounds, report.gain) if drawn else None
+
+
+def _drawn_gain(report: Report) -> GainBounds | None:
+    """The gain to draw; none where the log shows nothing of it."""
+    return None if report.outcome is VerdictOutcome.IMPOSSIBLE else report.gain
 
 
 def _drawn_experts(report: Report) -> Markup | None:
@@ -165,7 +171,7 @@ def show(report: Report, console: Console) -> None:
     _print_line(console, report.title, style="bold")
     _print_line(console, report.subtitle, style="dim")
     _print_line(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
-    _print_line(console, charts.gain_ruler(report.gain))
+    _print_line(console, charts.gain_ruler(_drawn_gain(report)))
     _print_line(console, report.step, style="bold")
     for line in report.code.splitlines():
         _print_line(console, f"    {line}")

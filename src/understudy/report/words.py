@@ -203,10 +203,13 @@ OBSTACLES = {
     ),
 }
 STEPS = {
-    Step.RAMP_UP: ("Next: let the policy make {stages}, and log each stage with its propensities."),
+    Step.RAMP_UP: (
+        "Next: let the policy make {stages}; log each stage with its propensities, and certify it "
+        "before the next."
+    ),
     Step.KEEP_PRODUCTION: (
-        "Next: keep production; a smaller gain would take more {row}s to show, a larger one "
-        "another policy."
+        "Next: keep production. If a smaller gain matters, log more {row}s; if you need a larger "
+        "one, try another policy."
     ),
     Step.DIFFER: "Next: keep production, or try a policy that differs from it.",
     Step.REJECT: "Next: keep production, and do not roll this policy out.",
@@ -482,9 +485,15 @@ def next_step(verdict: Verdict, coverage: Coverage) -> str:
         if found.rows is None:
             return "Next: go on logging, and run this again."
         if found.rows <= verdict.rows:
-            return f"Next: go on logging; about as many {row}s again should settle it."
+            return (
+                f"Next: go on logging; if the estimate is right, about as many {row}s again settle "
+                "it more often than not."
+            )
         rows = _about_rows(found.rows, row)
-        return f"Next: go on logging; about {rows} like these, in all, should settle it."
+        return (
+            f"Next: go on logging; if the estimate is right, about {rows} like these, in all, "
+            "settle it more often than not."
+        )
     return STEPS[found.step].format(
         row=row, stages=_stages(found.shares), remedy=remedy_for(without_copies(coverage.refused))
     )
