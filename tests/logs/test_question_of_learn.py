@@ -319,6 +319,23 @@ def test_parts_of_units_are_the_whole(tmp_path: Path) -> None:
     assert content(found) == content(whole)
 
 
+def test_units_that_a_baseline_was_learned_from_are_left_out(tmp_path: Path) -> None:
+    """Also by later runs: policy.json counts them among the units that were used."""
+    early = sticky_log(4, users=200, rows=900, gain=0.2)
+    late = sticky_log(5, users=200, rows=900, gain=0.2, first_user=100)
+    asked: dict[str, Any] = {"actions": ["a", "b"], "unit": "user"}
+    learn(early, out=tmp_path / "baseline", **asked)
+    found = learn(late, against=f"policy:{tmp_path / 'baseline'}", **asked)
+    units = found.policy.units
+    assert units is not None
+    assert units.counts.left_out > 0
+    assert units.used is not None
+    users = {*early["user"].unique(), *late["user"].unique()}
+    assert len(units.used) == len(users)
+    alone = learn(late.filter(~pl.col("user").is_in(early["user"].implode())), **asked)
+    assert found.policy.rows == alone.policy.rows
+
+
 def test_groups_of_contexts_stay_over_production() -> None:
     """Their sums know no other baseline, and the result says so."""
     rows = with_metrics(make_rows(1_500, context=True))
