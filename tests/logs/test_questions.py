@@ -353,6 +353,7 @@ def test_a_wrong_question_is_refused_with_its_remedy(name: str, value: Any, part
     [
         ({"against": "action:noen"}, "name one of the log's actions: first, none, second"),
         ({"against": "policy:nowhere.json"}, "against = 'nowhere.json': it cannot be read"),
+        ({"against": "policy:uniform"}, "declare all of them with --actions FILE"),
         ({"guardrail": "speed:0:1:lower:0.1"}, "it has no column 'speed'"),
         ({"guardrail": "country:0:1:lower:0.1"}, "no row has a number of it from 0 to 1"),
         ({"guardrail": "latency:0:1:lower:0.1"}, "no row has a number of it from 0 to 1"),

@@ -389,6 +389,7 @@ HOLDS = GuardrailState.HOLDS
 def _guardrail(one: GuardrailBounds) -> str:
     """Whether a guardrail holds: the change of its metric against the margin.
 
+    >>> from understudy.certificates import Guardrail
     >>> latency = Guardrail("latency_ms", 0.0, 2000.0, "lower", 20.0)
     >>> _guardrail(GuardrailBounds(latency, GuardrailState.BROKEN, 31.0, 28.0, 34.0, None))
     'The guardrail latency_ms is broken: it changes by at least +28 (estimated +31; margin +20).'

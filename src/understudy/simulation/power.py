@@ -32,7 +32,6 @@ from understudy.certificates import Bets, Evidence, WeightedRounds
 from understudy.certificates.evidence import GAIN, POINTS
 from understudy.certificates.targets import largest_ratios
 from understudy.constraints import LARGEST_COUNT, Array
-from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
 from understudy.simulation.game import RandomStreams
 from understudy.simulation.planned_game import Outcomes, PlannedGame
 from understudy.types import Integers, Log
@@ -207,7 +206,7 @@ class MetricBlocks:
         self.x = np.outer(self.y * self.reward, bets.gains)
         self.raw = np.log1p(self.x)
         largest = game.largest_difference
-        self.cap = KAPPA / largest if largest > 0.0 else math.inf
+        self.cap = kernels.certificates.KAPPA / largest if largest > 0.0 else math.inf
         shape = len(before), bets.rows, len(bets.gains)
         self.S = np.array([one.log_wealths() for one in before])[:, bets.place(GAIN)].reshape(shape)
         self.earned = np.array([one.usable[1] for one in before])
@@ -236,7 +235,10 @@ class MetricBlocks:
             threshold = float(self.bets.thresholds[2][window - 1])
         if self.metric.margin:
             S = S - n * np.log1p(-self.metric.margin * self.bets.gains)
-        wealth = np.exp(np.minimum(S.reshape(len(S), -1), LARGEST_EXPONENT)) @ self.bets.prior
+        wealth = (
+            np.exp(np.minimum(S.reshape(len(S), -1), kernels.certificates.LARGEST_EXPONENT))
+            @ self.bets.prior
+        )
         return np.asarray(wealth >= threshold)
 
     def keep(self, runs: NDArray[np.bool_]) -> None:

@@ -37,6 +37,7 @@ from understudy.logs.evaluation.target_policies import (
     ColumnTarget,
     Target,
     all_candidates,
+    baseline_over,
     certify_candidates,
     is_hindsight,
     may_play_others,
@@ -269,10 +270,12 @@ class AggregateRun:
             else:
                 actions = declared_actions(options, labels)
             confidence = 1.0 - (1.0 - options.confidence_or_default) / len(targets)
-            against = None if baseline is None else self._policy(baseline, actions)
-            if baseline is not None and against is None:
-                reason = "its probabilities are in a column"
-                raise InvalidArgument("against", baseline.name, reason, "leave out --engine")
+            against = None
+            if baseline is not None:
+                if baseline.fixed(actions) is None:
+                    reason = "it depends on the row"
+                    raise InvalidArgument("against", baseline.name, reason, "leave out --engine")
+                against = baseline_over(baseline, actions, options.declared()).fixed(actions)
             found = [
                 SummedQuestion(
                     frame,

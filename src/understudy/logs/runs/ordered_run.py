@@ -206,6 +206,8 @@ class OrderedRun(RowRun):
             _refuse_uncertifiable(target, log)
         refuse_without_propensities(self.options.question, log)
         depends = baseline is not None and baseline.fixed(log.actions) is None
+        if baseline is not None and not depends:
+            baseline = baseline_over(baseline, log.actions, self.options.declared())
         curves = [self._path_of(target, baseline, log, len(targets)) for target in targets]
         unexpected, question = UnexpectedValues(), self.options.question
 
