@@ -84,6 +84,12 @@ def test_segments_stand_by_their_effect() -> None:
         assert "No segment is certainly worse." in " ".join(shown.split())
 
 
+def test_a_segment_without_rows_is_named() -> None:
+    asked = ASKED | {"segment": "country=it,IT"}
+    found = us.logs.certify(make_rows(slower=0.0), {"first": 1.0}, **asked)
+    assert "No row has IT in the column country: check how these" in " ".join(found.warnings)
+
+
 def test_both_numbers_about_lost_rows_are_shown() -> None:
     """The headline says what it assumes; the facts have the other number."""
     worst, left_out = (

@@ -77,7 +77,7 @@ class Result(ABC):
         """Warnings about the log and the result, in sentences."""
         from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
 
-        return list(findings.bound_warnings(self))
+        return list(findings.log_warnings(self))
 
     @abstractmethod
     def plot(self) -> Figure:

@@ -260,8 +260,9 @@ UNUSED_BOUNDS = {
 }
 
 
-def bound_warnings(result: Result) -> Iterator[str]:
-    """A warning about a bound on weights that no certificate could use."""
+def log_warnings(result: Result) -> Iterator[str]:
+    """Warnings about what was declared of a log and had no effect: bounds on weights, segments."""
+    yield from _empty_segments(result.coverage)
     who = UNUSED_BOUNDS.get(result.intake.weight_bound or WeightBound.UNKNOWN)
     centered = [
         bool(one.certificate.centered_rounds)
@@ -276,9 +277,22 @@ def bound_warnings(result: Result) -> Iterator[str]:
         )
 
 
+def _empty_segments(coverage: Coverage) -> Iterator[str]:
+    """A warning about segments that no row of the log is in."""
+    segments = coverage.verdicts[0].segments if coverage.verdicts else None
+    if segments is None:
+        return
+    empty = [short_label(one.gain.name) for one in segments.segments if not one.gain.rounds]
+    if empty:
+        yield (
+            f"No row has {list_some(empty, FEW_NAMES)} in the column {short_label(segments.column)}"
+            ": check how these segments are spelled."
+        )
+
+
 def learn_warnings(result: LearnResult) -> Iterator[str]:
     """Warnings about a learned policy."""
-    yield from bound_warnings(result)
+    yield from log_warnings(result)
     policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
     late = policy.study.learner.past_horizon(policy.study.state)
     if late:
@@ -306,7 +320,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
 
 def certify_warnings(result: CertifyResult) -> Iterator[str]:
     """Warnings about a certified policy."""
-    yield from bound_warnings(result)
+    yield from log_warnings(result)
     if result.strange is not None and result.coverage.obstacle is not Obstacle.MOSTLY_REJECTED:
         known, shown = (list_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
         yield (
