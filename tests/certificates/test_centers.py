@@ -5,7 +5,6 @@ Each guard has a world in which a certificate without it is false.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -82,22 +81,9 @@ def test_decisions_are_in_the_first_round_that_justifies_them(
     certificate = observed(us.Certificate(behavior=LOGGED, confidence=confidence), *columns)
     bets, n = certificate.bets, len(columns[0])
     S = formulas.centered_wealths(*columns, bets.values, bets.gains)
-    log_prior = np.log(bets.prior)
-    gain, loss = (S[:, bets.place(part)] + log_prior for part in (2, 3))
-    better, worse, windows = bets.thresholds
-    wanted = [
-        np.logaddexp.reduce(gain[t]) >= math.log(better)
-        or any(
-            np.logaddexp.reduce(gain[t] - S[2**j - 2][bets.place(2)]) >= math.log(windows[j - 1])
-            for j in range(1, 8)
-            if 2**j <= t + 1
-        )
-        for t in range(n)
-    ]
-    lost = np.logaddexp.reduce(loss, axis=1) >= math.log(worse)
     evidence: Any = certificate.evidence
-    assert (evidence.crossed or n + 1) == next((t + 1 for t in range(n) if wanted[t]), n + 1)
-    assert (evidence.worse or n + 1) == next((t + 1 for t in range(n) if lost[t]), n + 1)
+    found = evidence.crossed or n + 1, evidence.worse or n + 1
+    assert found == formulas.first_decisions(S, bets)
 
 
 # ----------------------------------------------------------------------------- rows that are not

@@ -377,3 +377,25 @@ def last_change(t: Array) -> Array:
     while changes[-1] <= np.max(t, initial=1):
         changes.append(max(changes[-1] + 1, math.ceil(changes[-1] * 21 / 20)))
     return np.array(changes)[np.searchsorted(changes, t, side="right") - 1]
+
+
+def first_decisions(S: Array, bets: Any) -> tuple[int, int]:
+    """The first rounds that show a gain and a loss, by S_i of all bets after every round.
+
+    By the mixture after every round, and by windows; the round after the last one if there is none.
+    """
+    n, log_prior = len(S), np.log(bets.prior)
+    gain, loss = (S[:, bets.place(part)] + log_prior for part in (2, 3))
+    better, worse, windows = bets.thresholds
+    shown = [
+        np.logaddexp.reduce(gain[t]) >= math.log(better)
+        or any(
+            np.logaddexp.reduce(gain[t] - S[2**j - 2][bets.place(2)]) >= math.log(windows[j - 1])
+            for j in range(1, 8)
+            if 2**j <= t + 1
+        )
+        for t in range(n)
+    ]
+    lost = np.logaddexp.reduce(loss, axis=1) >= math.log(worse)
+    first, last = (next((t + 1 for t in range(n) if one[t]), n + 1) for one in (shown, lost))
+    return first, last

@@ -11,10 +11,11 @@ from understudy.errors import LONGEST_VALUE, InvalidArgument, shorten
 __all__ = ["LONGEST_VALUE", "assert_refused", "shorten"]
 
 
-def assert_refused(call: Callable[[], object], argument: str, words: str) -> None:
-    """The call raises `InvalidArgument` for the argument, and says the words."""
+def assert_refused(call: Callable[[], object], argument: str, words: str) -> InvalidArgument:
+    """The call raises `InvalidArgument` for the argument, and says the words; the error."""
     with pytest.raises(InvalidArgument) as caught:
         call()
     assert argument in caught.value.argument
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+    return caught.value

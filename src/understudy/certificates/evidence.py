@@ -371,6 +371,15 @@ class Evidence:
         )
 
 
+def confidence_of_each(confidence: float, statements: int) -> float:
+    """1 − δ/m, with which each of m statements holds if all hold together with 1 − δ.
+
+    >>> confidence_of_each(0.5, 2), confidence_of_each(0.1, 1)
+    (0.75, 0.1)
+    """
+    return confidence if statements == 1 else 1.0 - (1.0 - confidence) / statements
+
+
 def parts_between_points(before: int, rounds: int) -> list[slice]:
     """Parts of the next rounds that end after a round of `POINTS`, or after the last one.
 

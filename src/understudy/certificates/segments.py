@@ -27,6 +27,7 @@ from understudy.certificates.evidence import (
     CONFIDENCE,
     POINTS_SET,
     BaselineRounds,
+    confidence_of_each,
     parts_between_points,
 )
 from understudy.certificates.targets import Target
@@ -93,7 +94,7 @@ class SegmentCertificates(Checked):
         if len(self.certificates) != m:
             reason = f"there are {m} segments"
             raise InvalidArgument("certificates", self.certificates, reason, "pass one of each")
-        each = self.confidence_of(self.confidence, m)
+        each = confidence_of_each(self.confidence, m)
         for one in self.certificates:
             if not have_same_share(one.confidence, each):
                 reason = f"of {m} segments, each has the confidence {each:.6g}"
@@ -109,7 +110,7 @@ class SegmentCertificates(Checked):
         """The certificates before round 1, of the confidence that the certificate of all has."""
         require_no_rounds("whole", ANY_CERTIFICATE("whole", whole))
         found = NAMES("names", names if isinstance(names, str) else tuple(names))
-        confidence = SegmentCertificates.confidence_of(whole.confidence, max(len(found), 1))
+        confidence = confidence_of_each(whole.confidence, max(len(found), 1))
         each = (whole.with_confidence(confidence),) * len(found)
         return SegmentCertificates(found, each, whole.confidence)
 
@@ -134,11 +135,6 @@ class SegmentCertificates(Checked):
         places = {name: place for place, name in enumerate(self.names)}
         codes = np.array([places.get(name, -1) for name in found], dtype=np.int64)
         return self.advance(shown, probabilities, ratios, codes, other)
-
-    @staticmethod
-    def confidence_of(confidence: float, segments: int) -> float:
-        """1 − δ/m, the confidence of the decision about each of m segments."""
-        return 1.0 - (1.0 - confidence) / segments
 
     def advance(
         self,
@@ -204,7 +200,7 @@ class SegmentCertificates(Checked):
         Where propensities are counted, both bounds of a segment share those of its certificate,
         which spent δ/(4m); with three quarters of δ/(2m) each, that is δ/m in all.
         """
-        each = 1.0 - (1.0 - self.confidence) / (2 * len(self.names))
+        each = confidence_of_each(self.confidence, 2 * len(self.names))
         return [
             _gain_of(name, one, one.with_confidence(each))
             for name, one in zip(self.names, self.certificates, strict=True)

@@ -167,10 +167,10 @@ class _Metric(NamedTuple):
 
 def tabulate_metrics(report: Report) -> TextTable:
     """The goal and its guardrails side by side."""
-    goal, certain = report.gain or GainBounds(), report.decision is PolicyDecision.BETTER
-    certain |= any(report.guardrails) and (report.gain is not None and (goal.low or 0.0) > 0.0)
-    better = PolicyDecision.BETTER if certain else report.decision or PolicyDecision.UNKNOWN
-    rows = [_Metric("goal: reward", goal.estimate, goal.low, goal.high, 0.0, DECISIONS[better])]
+    goal, decision = report.gain or GainBounds(), report.decision or PolicyDecision.UNKNOWN
+    if (goal.low or 0.0) > 0.0:  # also where a guardrail prevents the decision
+        decision = PolicyDecision.BETTER
+    rows = [_Metric("goal: reward", goal.estimate, goal.low, goal.high, 0.0, DECISIONS[decision])]
     for one in report.guardrails:
         margin = one.margin if one.better == "lower" else -one.margin
         name = f"{one.name} ({one.better} is better)"

@@ -14,6 +14,7 @@ import narwhals as nw
 import numpy as np
 
 from understudy.certificates import JointCertificate, SegmentCertificates
+from understudy.certificates.evidence import confidence_of_each
 from understudy.certificates.guardrails import LOWER
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
@@ -50,9 +51,7 @@ class SummedQuestion:
         If rows are rejected, they are also left out, in `without_rejected`.
         """
         path, reject_counts = self._path()
-        if not reject_counts:
-            return path, reject_counts
-        if self.question.guardrails:  # a row may be rejected for one metric alone
+        if not reject_counts or self.question.guardrails:  # one metric alone may reject a row
             return path, reject_counts
         without, _ = self._path(only_valid=True)
         return dataclasses.replace(path, without_rejected=without), reject_counts
@@ -82,7 +81,7 @@ class SummedQuestion:
             sums = sums._replace(metrics=_means_of(guardrails))
         found = None
         if segments is not None:
-            confidence = SegmentCertificates.confidence_of(self.confidence, len(segments.values))
+            confidence = confidence_of_each(self.confidence, len(segments.values))
             parts = [
                 self._sums(rows, confidence, only_valid=only_valid)
                 for rows in _rows_of_segments(self.frame, segments)

@@ -12,6 +12,7 @@ import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import AnyCertificate
+from understudy.certificates.evidence import confidence_of_each
 from understudy.certificates.targets import played_too_rarely
 from understudy.constraints import Array
 from understudy.logs.evaluation.answers import (
@@ -100,7 +101,7 @@ class Candidate:
 
     def confidence(self, wanted: float) -> float:
         """1 − δ/k for a policy that was chosen out of k, so that all k certificates hold."""
-        return 1.0 - (1.0 - wanted) / self.chosen_from
+        return confidence_of_each(wanted, self.chosen_from)
 
     def probabilities(self, actions: Integers) -> Array:
         """The probability that it gives to each logged action."""

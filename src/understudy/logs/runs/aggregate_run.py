@@ -19,6 +19,7 @@ import polars as pl
 
 from understudy.behaviors import Behavior
 from understudy.certificates import Certificate
+from understudy.certificates.evidence import confidence_of_each
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import log_statistics, row_counts, seen_actions
@@ -269,7 +270,7 @@ class AggregateRun:
                 actions = statistics.actions
             else:
                 actions = declared_actions(options, labels)
-            confidence = 1.0 - (1.0 - options.confidence_or_default) / len(targets)
+            confidence = confidence_of_each(options.confidence_or_default, len(targets))
             against = None
             if baseline is not None:
                 if baseline.fixed(actions) is None:
@@ -284,7 +285,7 @@ class AggregateRun:
                     actions,
                     self._policy(target, actions),
                     against,
-                    confidence if len(targets) > 1 else options.confidence_or_default,
+                    confidence,
                     {
                         **self._reading,
                         "partial": may_play_others(target, actions, options.actions),

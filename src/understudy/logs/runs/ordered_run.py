@@ -10,6 +10,7 @@ from typing import TypeVar
 import narwhals as nw
 
 from understudy.certificates import AnyCertificate, FixedPolicy
+from understudy.certificates.evidence import confidence_of_each
 from understudy.certificates.targets import Target as RoundTarget
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import UnexpectedValues
@@ -242,11 +243,10 @@ class OrderedRun(RowRun):
     ) -> CertificatePath:
         """The certificates of a target before the first row."""
         options, actions = self.options, log.actions
-        confidence = options.confidence_or_default
         return self._path(
             log,
             baseline,
-            confidence if candidates == 1 else 1.0 - (1.0 - confidence) / candidates,
+            confidence_of_each(options.confidence_or_default, candidates),
             hindsight=is_hindsight(target, actions, options.declared()),
             partial=may_play_others(target, actions, options.actions),
         )
